@@ -1,0 +1,36 @@
+"""sitoolkit: notes for agents, kept from their own transcripts, with the evidence beside every claim."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from sitoolkit._version import __version__
+
+# Name -> module. Loaded at first use, so that importing sitoolkit costs milliseconds.
+_LAZY: dict[str, str] = {
+    "GLOBAL": "sitoolkit.records",
+    "Memory": "sitoolkit.records",
+    "Reader": "sitoolkit.records",
+    "Recall": "sitoolkit.records",
+    "Scope": "sitoolkit.records",
+    "Session": "sitoolkit.records",
+    "ToolInvocation": "sitoolkit.records",
+    "Turn": "sitoolkit.records",
+    "Workspace": "sitoolkit.workspace",
+}
+
+__all__ = ["__version__", *sorted(_LAZY)]  # noqa: PLE0604 - names are strings from the table above
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'sitoolkit' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
