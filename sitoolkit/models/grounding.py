@@ -1,0 +1,214 @@
+"""Holds a model's wording to the facts: a wording and the one claim it words come in, a verdict with a reason goes out.
+
+A wording passes when it says nothing that the claim does not say. Words are the unit: each must be a word of the claim's
+own template wording or values, or a neutral word that states no fact of its own. On top of that come checks for what the
+same words can still get wrong: polarity, quantity, direction, and the order of what is named. The checks are strict on
+purpose: a rejected wording costs nothing but style, since the template's wording takes its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sitoolkit.records import Claim
+
+__all__ = ["MAX_WORDING_CHARS", "check_wording", "literals"]
+
+MAX_WORDING_CHARS = 400
+
+_TOKEN = re.compile(
+    r"[^\W_]+(?:[^\s\w]?[\w]+)*", re.UNICODE
+)  # a word with what is glued into it: a_b, 10.0.0.1, x/y, isn't
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+(?:\.\d+)*|[^\W\d_a-zA-Z]+", re.UNICODE)
+_HIDDEN = re.compile(
+    "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
+_NAME_LIKE = re.compile(r"[_/:@\\.]|\d|[a-z][A-Z]|^[A-Z]{2,}$")  # what makes a token a literal, not a word
+
+_NUMBERS = {
+    "zero": "0", "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
+    "nine": "9", "ten": "10", "eleven": "11", "twelve": "12", "once": "1", "twice": "2", "dozen": "12", "both": "2",
+    "single": "1", "pair": "2", "hundred": "100", "thousand": "1000",
+}  # fmt: skip
+
+# What turns a statement round. A wording must deny exactly when its claim does.
+_DENYING = frozenset(
+    """not never no none nothing neither nor without cannot can't don't doesn't won't isn't aren't wasn't shouldn't mustn't
+    avoid avoids avoided avoiding forbid forbids forbidden prohibit prohibited refuse refuses refused stop omit omits omitted
+    skip skips skipped exclude excludes excluded lack lacks lacking missing absent fail fails failed failing failure optional
+    optionally unnecessary needless unless except instead rather reject rejects rejected deny denies denied unlike""".split()
+)
+_UNIVERSAL = frozenset(
+    "always all every each only exclusively invariably constantly consistently mandatory must required requires require exactly any".split()
+)
+_PARTIAL = frozenset(
+    "sometimes often usually mostly most some rarely seldom occasionally many few partly typically generally".split()
+)
+_DIRECTIONS = (
+    (frozenset("before first precedes preceded preceding prior earlier previously beforehand".split()),
+     frozenset("after afterwards follows followed following later then subsequently next".split())),
+    (frozenset("least minimum min above over more greater larger longer higher exceeds exceed exceeding up".split()),
+     frozenset("most maximum max below under less fewer smaller shorter lower within down".split())),
+)  # fmt: skip
+
+# Words that state no fact of their own: grammar, and the verbs and nouns in which any claim about calls can be put.
+_NEUTRAL = frozenset(
+    """a an the this that these those it its they them their there here which who whose what when where while as of in on at by
+    for from to into with within and or but so if than is are was were be been being has have had having do does did done will
+    would can could may might should shall also both either such same other others another own well very just about per via
+    use uses used using call calls called calling pass passes passed passing give gives given giving provide provides provided
+    set sets setting take takes taken taking make makes made include includes included including contain contains contained
+    follow pattern patterns convention conventions format formats form formats shape naming named name names value values
+    argument arguments parameter parameters field fields key keys tool tools call operation operations action actions request
+    requests agent agents run runs session sessions case cases sample samples example examples seen observed recorded found
+    appear appears appearing occur occurs occurring show shows shown hold holds held come comes came expect expects expected
+    need needs needed look looks like write writes written one ones string text number numbers list object type kind kinds
+    between across among range ranges mix mixes mixed vary varies varying differ differs different variance flag note notes
+    remember ensure ensures make sure please keep keeps kept consistent consistently specify specifies specified supply
+    supplies supplied along together always every each all only must mandatory required requires require exactly total out
+    time times successful success succeeded good known here local usual way""".split()
+)  # fmt: skip
+
+
+@lru_cache(maxsize=65_536)
+def _stem(word: str) -> str:
+    """Fold plural and verb endings, so that `requires` and `required` are one word; short words stay whole."""
+    for ending in ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "s", "ly"):
+        if word.endswith(ending) and len(word) - len(ending) >= 4:
+            word = word[: -len(ending)] + ("y" if ending in ("ies", "ied") else "")
+            break
+    return word[:-1] if len(word) > 4 and word.endswith("e") else word
+
+
+_NEUTRAL_STEMS = frozenset(_stem(word) for word in _NEUTRAL)
+
+
+def _tokens(text: str) -> list[str]:
+    return _TOKEN.findall(text)
+
+
+def _words(tokens: Iterable[str]) -> set[str]:
+    """Lower-case words and number parts of the tokens, whole tokens included."""
+    found: set[str] = set()
+    for token in tokens:
+        found.add(token.lower())
+        found.update(part.lower() for part in _PART.findall(token))
+    return found
+
+
+def literals(text: str) -> list[str]:
+    """The names, numbers, hosts, paths and quoted values in a text, in order, lower case."""
+    quoted = {
+        token.lower()
+        for part in re.findall(r"[`'\"“”]([^`'\"“”]{1,200})[`'\"“”]", text)
+        for token in _tokens(part)
+    }
+    return [token.lower() for token in _tokens(text) if _NAME_LIKE.search(token) or token.lower() in quoted]
+
+
+def _strings(value: Any) -> Iterable[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield str(key)
+            yield from _strings(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _strings(item)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def _has(words: set[str], vocabulary: frozenset[str]) -> bool:
+    return not words.isdisjoint(vocabulary)
+
+
+def check_wording(wording: object, claim: Claim, *, evidence: Sequence[str] = ()) -> str | None:
+    """Say why a wording goes beyond its claim, or `None` where it keeps to it.
+
+    >>> fact = Claim(id="c1", kind="constant", text="`auth` is always `token`", support=6, of=6)
+    >>> check_wording("Always pass `auth` as `token`.", fact) is None
+    True
+    >>> check_wording("Never pass `auth` as `token`.", fact)
+    'polarity: the claim does not deny, the wording does'
+
+    Args:
+        wording: what the model wrote for this claim.
+        claim: the computed claim; its text is the template's wording, its data the computed values.
+        evidence: further texts whose literals the wording may name, such as the arguments of the cited calls.
+    """
+    if not isinstance(wording, str) or not wording.strip():
+        return "form: the wording is empty"
+    if len(wording) > MAX_WORDING_CHARS or "\n" in wording.strip():
+        return f"form: more than one line of {MAX_WORDING_CHARS} characters"
+    if _HIDDEN.search(wording):
+        return "form: hidden characters"
+    said = _tokens(wording)
+    plain = [token.lower().replace("’", "'") for token in said]
+    own_tokens = _tokens(claim.text)
+    own_plain = {token.lower() for token in own_tokens}
+    allowed = _words(own_tokens) | _words(_tokens(" ".join(_strings(claim.data))))
+    allowed |= {str(claim.support), str(claim.of)} | {_stem(word) for word in allowed if word.isalpha()}
+    in_evidence = {token.lower() for text in evidence for token in _tokens(text) if _NAME_LIKE.search(token)}
+
+    invented = _invented(said, allowed, in_evidence)
+    if invented is not None:
+        return f"literal: {invented!r} is not in the evidence"
+    wording_words = set(plain) | {part for token in plain for part in token.split("-")}
+    denies, should_deny = _has(wording_words, _DENYING), _has(own_plain, _DENYING)
+    if denies != should_deny:
+        return f"polarity: the claim {'denies' if should_deny else 'does not deny'}, the wording {'does' if denies else 'does not'}"
+    if (
+        denies
+        and sum(word in _DENYING for word in plain) % 2
+        != sum(token.lower() in _DENYING for token in own_tokens) % 2
+    ):
+        return "polarity: the wording denies another number of times than the claim"
+    if _has(wording_words, _UNIVERSAL - {"any"}) and claim.support < claim.of:
+        return f"quantity: it holds in {claim.support} of {claim.of}, the wording says always"
+    if _has(wording_words, _PARTIAL) and not _has(own_plain, _PARTIAL):
+        return "quantity: the wording says sometimes, the claim does not"
+    for one, other in _DIRECTIONS:
+        for side, opposite in ((one, other), (other, one)):
+            if _has(wording_words, side) and _has(own_plain, opposite) and not _has(own_plain, side):
+                return "direction: the wording turns the claim's direction round"
+    return _order(wording, claim)
+
+
+def _invented(said: Sequence[str], allowed: set[str], in_evidence: set[str]) -> str | None:
+    """The first token that neither the claim nor the neutral vocabulary knows."""
+    for token in said:
+        lower = token.lower().replace("’", "'")
+        if (
+            lower in allowed
+            or lower in in_evidence
+            or lower in _NEUTRAL
+            or lower in _DENYING
+            or lower in _PARTIAL
+        ):
+            continue
+        if _NUMBERS.get(lower) in allowed or any(lower in side for pair in _DIRECTIONS for side in pair):
+            continue
+        if _NAME_LIKE.search(token):
+            return token
+        pieces = lower.split("-")
+        if all(
+            piece in allowed or _stem(piece) in allowed or _stem(piece) in _NEUTRAL_STEMS
+            for piece in pieces
+            if piece
+        ):
+            continue
+        return token
+    return None
+
+
+def _order(wording: str, claim: Claim) -> str | None:
+    """Names that the claim puts in an order must stand in that order: swapping them would tie values to the wrong argument."""
+    order = list(dict.fromkeys(literals(claim.text)))
+    place = {literal: index for index, literal in enumerate(order)}
+    seen = [place[literal] for literal in dict.fromkeys(literals(wording)) if literal in place]
+    if seen != sorted(seen):
+        return "order: the wording names things in another order than the claim"
+    return None
