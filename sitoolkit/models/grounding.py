@@ -9,19 +9,22 @@ purpose: a rejected wording costs nothing but style, since the template's wordin
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from importlib.resources import files
 from typing import Any
 
 from sitoolkit.records import Claim
 
-__all__ = ["MAX_WORDING_CHARS", "check_wording", "literals"]
+__all__ = ["MAX_WORDING_CHARS", "check_wording", "literals", "quoted"]
 
 MAX_WORDING_CHARS = 400
 
 _TOKEN = re.compile(
     r"[^\W_]+(?:[^\s\w]?[\w]+)*", re.UNICODE
 )  # a word with what is glued into it: a_b, 10.0.0.1, x/y, isn't
+_QUOTED = re.compile(r"[`'\"“”]([^`'\"“”]{1,200})[`'\"“”]")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+(?:\.\d+)*|[^\W\d_a-zA-Z]+", re.UNICODE)
 _HIDDEN = re.compile(
     "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
@@ -34,43 +37,27 @@ _NUMBERS = {
     "single": "1", "pair": "2", "hundred": "100", "thousand": "1000",
 }  # fmt: skip
 
-# What turns a statement round. A wording must deny exactly when its claim does.
-_DENYING = frozenset(
-    """not never no none nothing neither nor without cannot can't don't doesn't won't isn't aren't wasn't shouldn't mustn't
-    avoid avoids avoided avoiding forbid forbids forbidden prohibit prohibited refuse refuses refused stop omit omits omitted
-    skip skips skipped exclude excludes excluded lack lacks lacking missing absent fail fails failed failing failure optional
-    optionally unnecessary needless unless except instead rather reject rejects rejected deny denies denied unlike""".split()
-)
-_UNIVERSAL = frozenset(
-    "always all every each only exclusively invariably constantly consistently mandatory must required requires require exactly any".split()
-)
-_PARTIAL = frozenset(
-    "sometimes often usually mostly most some rarely seldom occasionally many few partly typically generally".split()
-)
-_DIRECTIONS = (
-    (frozenset("before first precedes preceded preceding prior earlier previously beforehand".split()),
-     frozenset("after afterwards follows followed following later then subsequently next".split())),
-    (frozenset("least minimum min above over more greater larger longer higher exceeds exceed exceeding up".split()),
-     frozenset("most maximum max below under less fewer smaller shorter lower within down".split())),
-)  # fmt: skip
 
-# Words that state no fact of their own: grammar, and the verbs and nouns in which any claim about calls can be put.
-_NEUTRAL = frozenset(
-    """a an the this that these those it its they them their there here which who whose what when where while as of in on at by
-    for from to into with within and or but so if than is are was were be been being has have had having do does did done will
-    would can could may might should shall also both either such same other others another own well very just about per via
-    use uses used using call calls called calling pass passes passed passing give gives given giving provide provides provided
-    set sets setting take takes taken taking make makes made include includes included including contain contains contained
-    follow pattern patterns convention conventions format formats form formats shape naming named name names value values
-    argument arguments parameter parameters field fields key keys tool tools call operation operations action actions request
-    requests agent agents run runs session sessions case cases sample samples example examples seen observed recorded found
-    appear appears appearing occur occurs occurring show shows shown hold holds held come comes came expect expects expected
-    need needs needed look looks like write writes written one ones string text number numbers list object type kind kinds
-    between across among range ranges mix mixes mixed vary varies varying differ differs different variance flag note notes
-    remember ensure ensures make sure please keep keeps kept consistent consistently specify specifies specified supply
-    supplies supplied along together always every each all only must mandatory required requires require exactly total out
-    time times successful success succeeded good known here local usual way""".split()
-)  # fmt: skip
+@lru_cache(maxsize=1)
+def _word_lists() -> dict[str, list[str]]:
+    return tomllib.loads(files("sitoolkit.models").joinpath("vocabulary.toml").read_text(encoding="utf-8"))
+
+
+def _vocabulary(name: str) -> frozenset[str]:
+    return frozenset(_word_lists()[name])
+
+
+# What turns a statement round. A wording must deny exactly when its claim does.
+_DENYING = _vocabulary("denying")
+_UNIVERSAL = _vocabulary("universal")
+_PARTIAL = _vocabulary("partial")
+_DIRECTIONS = (
+    (_vocabulary("before"), _vocabulary("after")),
+    (_vocabulary("at_least"), _vocabulary("at_most")),
+)
+
+# Words that state no fact of their own.
+_NEUTRAL = _vocabulary("neutral")
 
 
 @lru_cache(maxsize=65_536)
@@ -84,6 +71,13 @@ def _stem(word: str) -> str:
 
 
 _NEUTRAL_STEMS = frozenset(_stem(word) for word in _NEUTRAL)
+_KNOWN = (
+    _NEUTRAL
+    | _DENYING
+    | _UNIVERSAL
+    | _PARTIAL
+    | frozenset().union(*(side for pair in _DIRECTIONS for side in pair))
+)
 
 
 def _tokens(text: str) -> list[str]:
@@ -99,14 +93,15 @@ def _words(tokens: Iterable[str]) -> set[str]:
     return found
 
 
+def quoted(text: str) -> set[str]:
+    """The tokens that stand in quotes or backticks, lower case."""
+    return {token.lower() for part in _QUOTED.findall(text) for token in _tokens(part)}
+
+
 def literals(text: str) -> list[str]:
     """The names, numbers, hosts, paths and quoted values in a text, in order, lower case."""
-    quoted = {
-        token.lower()
-        for part in re.findall(r"[`'\"“”]([^`'\"“”]{1,200})[`'\"“”]", text)
-        for token in _tokens(part)
-    }
-    return [token.lower() for token in _tokens(text) if _NAME_LIKE.search(token) or token.lower() in quoted]
+    marked = quoted(text)
+    return [token.lower() for token in _tokens(text) if _NAME_LIKE.search(token) or token.lower() in marked]
 
 
 def _strings(value: Any) -> Iterable[str]:
@@ -125,7 +120,7 @@ def _has(words: set[str], vocabulary: frozenset[str]) -> bool:
     return not words.isdisjoint(vocabulary)
 
 
-def check_wording(wording: object, claim: Claim, *, evidence: Sequence[str] = ()) -> str | None:
+def check_wording(wording: object, claim: Claim) -> str | None:
     """Say why a wording goes beyond its claim, or `None` where it keeps to it.
 
     >>> fact = Claim(id="c1", kind="constant", text="`auth` is always `token`", support=6, of=6)
@@ -137,7 +132,6 @@ def check_wording(wording: object, claim: Claim, *, evidence: Sequence[str] = ()
     Args:
         wording: what the model wrote for this claim.
         claim: the computed claim; its text is the template's wording, its data the computed values.
-        evidence: further texts whose literals the wording may name, such as the arguments of the cited calls.
     """
     if not isinstance(wording, str) or not wording.strip():
         return "form: the wording is empty"
@@ -151,11 +145,13 @@ def check_wording(wording: object, claim: Claim, *, evidence: Sequence[str] = ()
     own_plain = {token.lower() for token in own_tokens}
     allowed = _words(own_tokens) | _words(_tokens(" ".join(_strings(claim.data))))
     allowed |= {str(claim.support), str(claim.of)} | {_stem(word) for word in allowed if word.isalpha()}
-    in_evidence = {token.lower() for text in evidence for token in _tokens(text) if _NAME_LIKE.search(token)}
 
-    invented = _invented(said, allowed, in_evidence)
+    invented = _invented(said, allowed, quoted(wording))
     if invented is not None:
         return f"literal: {invented!r} is not in the evidence"
+    left_out = quoted(claim.text) - set(plain)
+    if left_out:
+        return f"omission: the wording leaves out {min(left_out)!r}"
     wording_words = set(plain) | {part for token in plain for part in token.split("-")}
     denies, should_deny = _has(wording_words, _DENYING), _has(own_plain, _DENYING)
     if denies != should_deny:
@@ -172,35 +168,27 @@ def check_wording(wording: object, claim: Claim, *, evidence: Sequence[str] = ()
         return "quantity: the wording says sometimes, the claim does not"
     for one, other in _DIRECTIONS:
         for side, opposite in ((one, other), (other, one)):
-            if _has(wording_words, side) and _has(own_plain, opposite) and not _has(own_plain, side):
-                return "direction: the wording turns the claim's direction round"
+            if _has(wording_words, side) and not _has(own_plain, side):
+                turned = _has(own_plain, opposite)
+                return f"direction: the wording {'turns the claim round' if turned else 'adds one that the claim has not'}"
     return _order(wording, claim)
 
 
-def _invented(said: Sequence[str], allowed: set[str], in_evidence: set[str]) -> str | None:
-    """The first token that neither the claim nor the neutral vocabulary knows."""
+def _invented(said: Sequence[str], allowed: set[str], marked: set[str]) -> str | None:
+    """The first token that neither the claim nor the neutral vocabulary knows; a quoted one must be the claim's own."""
     for token in said:
         lower = token.lower().replace("’", "'")
-        if (
-            lower in allowed
-            or lower in in_evidence
-            or lower in _NEUTRAL
-            or lower in _DENYING
-            or lower in _PARTIAL
-        ):
+        if lower in allowed:
             continue
-        if _NUMBERS.get(lower) in allowed or any(lower in side for pair in _DIRECTIONS for side in pair):
-            continue
-        if _NAME_LIKE.search(token):
+        if lower in marked or _NAME_LIKE.search(token):
             return token
-        pieces = lower.split("-")
-        if all(
-            piece in allowed or _stem(piece) in allowed or _stem(piece) in _NEUTRAL_STEMS
-            for piece in pieces
-            if piece
-        ):
+        if lower in _KNOWN or _NUMBERS.get(lower) in allowed:
             continue
-        return token
+        pieces = [piece for piece in lower.split("-") if piece]
+        if not all(
+            piece in allowed or _stem(piece) in allowed or _stem(piece) in _NEUTRAL_STEMS for piece in pieces
+        ):
+            return token
     return None
 
 
