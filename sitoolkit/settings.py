@@ -116,6 +116,7 @@ class ModelSettings(_Section):
     chat_model: str = "qwen3:8b"
     embedder: Literal["auto", "minilm", "wordllama", "hashing", "ollama"] = "auto"
     embed_model: str = "nomic-embed-text"
+    minilm_folder: str = ""  # model.onnx and tokenizer.json of your own; empty: those of the minilm extra
     host: str = ""  # empty: OLLAMA_HOST, else the client's default
     thinking: bool | None = None
     keep_alive: str = "5m"
