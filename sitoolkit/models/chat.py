@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -175,7 +175,6 @@ class OllamaChat:
     options: Mapping[str, Any] = field(default_factory=dict)
     on_exchange: Callable[[Exchange], None] | None = None
     counts: ChatCounts = field(default_factory=ChatCounts)
-    _client: ollama.Client | None = field(default=None, repr=False)
     _digest: str | None = field(default=None, repr=False)
     _loaded: bool = False
 
@@ -183,15 +182,16 @@ class OllamaChat:
     def name(self) -> str:
         return self.model
 
-    def _connect(self) -> ollama.Client:
-        if self._client is None:
-            import httpx
-            import ollama
+    @contextmanager
+    def _client(self, timeout_s: float) -> Iterator[ollama.Client]:
+        """A client that is closed afterwards: no socket outlives the request that needed it."""
+        import httpx
+        import ollama
 
-            self._client = ollama.Client(
-                host=self.host or None, timeout=httpx.Timeout(self.answer_timeout_s, connect=_CONNECT_SECONDS)
-            )
-        return self._client
+        with ollama.Client(
+            host=self.host or None, timeout=httpx.Timeout(timeout_s, connect=_CONNECT_SECONDS)
+        ) as client:
+            yield client
 
     def _unavailable(self, what: str, fault: BaseException | None = None) -> ModelUnavailable:
         self.counts.unavailable += 1
@@ -214,7 +214,8 @@ class OllamaChat:
         import ollama
 
         try:
-            return list(self._connect().list().models)
+            with self._client(self.answer_timeout_s) as client:
+                return list(client.list().models)
         except (ConnectionError, httpx.HTTPError, ollama.ResponseError, ValueError) as fault:
             raise self._unavailable("does not answer", fault) from fault
 
@@ -243,11 +244,9 @@ class OllamaChat:
         import httpx
         import ollama
 
-        loader = ollama.Client(
-            host=self.host or None, timeout=httpx.Timeout(self.load_timeout_s, connect=_CONNECT_SECONDS)
-        )
         try:
-            loader.generate(model=self.model, prompt="", keep_alive=self.keep_alive)
+            with self._client(self.load_timeout_s) as client:
+                client.generate(model=self.model, prompt="", keep_alive=self.keep_alive)
         except ollama.ResponseError as fault:
             if fault.status_code == 404:
                 raise self._unavailable(
@@ -315,19 +314,20 @@ class OllamaChat:
         options = {"temperature": 0, "seed": 7, "num_predict": _ANSWER_TOKENS, **self.options}
         last: Any = None
         try:
-            stream = self._connect().chat(
-                model=self.model, messages=messages, stream=True, format=dict(schema), think=self.thinking,
-                options=options, keep_alive=self.keep_alive,
-            )  # fmt: skip
-            with closing(stream) as parts:  # type: ignore[type-var]
-                for part in parts:
-                    content.append(part.message.content or "")
-                    thought.append(part.message.thinking or "")
-                    last = part
-                    if time.monotonic() > until:
-                        raise self._unavailable(
-                            f"{self.model!r} did not answer within {self.answer_timeout_s:g} s"
-                        )
+            with self._client(self.answer_timeout_s) as client:
+                stream = client.chat(
+                    model=self.model, messages=messages, stream=True, format=dict(schema), think=self.thinking,
+                    options=options, keep_alive=self.keep_alive,
+                )  # fmt: skip
+                with closing(stream) as parts:  # type: ignore[type-var]
+                    for part in parts:
+                        content.append(part.message.content or "")
+                        thought.append(part.message.thinking or "")
+                        last = part
+                        if time.monotonic() > until:
+                            raise self._unavailable(
+                                f"{self.model!r} did not answer within {self.answer_timeout_s:g} s"
+                            )
         except ollama.ResponseError as fault:
             if fault.status_code == 404:
                 raise self._unavailable(
