@@ -152,7 +152,14 @@ class Settings(_Section):
 
 FILE_NAME = "sitoolkit.toml"
 _PREFIX = "SITOOLKIT_"
-_OTHER_VARIABLES = {"SITOOLKIT_HOME", "SITOOLKIT_NOW", "SITOOLKIT_OFFLINE", "SITOOLKIT_RENDERER"}
+_OTHER_VARIABLES = {
+    "SITOOLKIT_HOME",
+    "SITOOLKIT_NOW",
+    "SITOOLKIT_OFFLINE",
+    "SITOOLKIT_RENDERER",
+    "SITOOLKIT_RUN_ID",  # the nightly runner names its run to the notebooks it starts
+    "SITOOLKIT_TRACES",  # where the tests find recordings
+}
 
 
 def workspace_path(
