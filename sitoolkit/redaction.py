@@ -1,0 +1,598 @@
+"""Comes in: any text, JSON value or session. Goes out: the same with secrets replaced by `<redacted:KIND>`, counted by kind.
+
+Nothing is hashed, stored, embedded, prompted or printed before it went through here. A secret is told by the shape of the
+value, by the name beside it or by the place it stands in (see `secret_scan`); once told, it is removed wherever else it
+occurs in the same session. Redacting twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from sitoolkit.errors import ConfigError
+from sitoolkit.records import Session, ToolInvocation, Turn
+from sitoolkit.secret_names import (
+    PLACEHOLDER,
+    is_placeholder,
+    is_reference,
+    key_kind,
+    looks_random,
+    placeholder,
+)
+from sitoolkit.secret_scan import Span, find_secrets
+from sitoolkit.settings import RedactionSettings, Settings
+from sitoolkit.stable import bound, content_hash, drop_blobs, occurrence_id, stable_text
+
+__all__ = [
+    "Redactor",
+    "Sealed",
+    "bound",
+    "content_hash",
+    "occurrence_id",
+    "redact",
+    "seal",
+    "seal_calls",
+    "stable_text",
+]
+
+RESULT_CHARS = 8_000  # cap of a result in the telemetry log, as settings.capture.stored_result_chars
+ARGS_CHARS = 64_000  # cap of a call's arguments
+_MAX_DEPTH = 200
+_TOO_DEEP = "…[nested too deep]…"
+_ANSI = re.compile(
+    r"(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e|\^\[)\[[0-9;?]{0,20}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[\u200b\u200c\u200d\u2060\ufeff\u00ad]"
+)
+_WRAPS = re.compile(_ANSI.pattern + r"|(?:\\r)?\\n[ \t]*(?:[>|│+] ?)?|\r?\n[ \t]*(?:[>|│+] ?)?")
+_ESCAPED = re.compile(r"%([2-7][0-9A-Fa-f])|\\(/)|\\u00([2-7][0-9A-Fa-f])")
+_SCHEMA_TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
+_PLAIN_FIELDS = frozenset(
+    [
+        "type",
+        "name",
+        "user",
+        "username",
+        "login",
+        "email",
+        "host",
+        "hostname",
+        "port",
+        "url",
+        "endpoint",
+        "region",
+        "title",
+        "description",
+        "format",
+        "scope",
+        "scopes",
+        "provider",
+        "expires",
+        "expiry",
+        "expires_at",
+        "expires_in",
+        "created_at",
+        "id",
+        "env",
+        "label",
+        "kind",
+        "method",
+        "in",
+        "flow",
+        "database",
+        "db",
+        "account",
+    ]
+)
+_KEY_NAME = re.compile(r"[\w.$ :/@-]{1,100}")
+_FLAG_NAME = re.compile(r"--?[A-Za-z][A-Za-z0-9_-]{1,60}")
+_PAIR_NAMES = ("name", "key", "header", "Name", "Key", "variable", "env")
+
+
+class Redactor:
+    """Removes secrets from text and JSON values; built once from a workspace's settings.
+
+    >>> Redactor().text("export API_KEY=abc123abc123")
+    ('export API_KEY=<redacted:api_key>', Counter({'api_key': 1}))
+
+    Args:
+        settings: a whole `Settings` or its `redaction` section; `None` for the defaults.
+
+    Raises:
+        ConfigError: an extra pattern is not a regular expression.
+    """
+
+    def __init__(self, settings: Settings | RedactionSettings | None = None) -> None:
+        section = settings.redaction if isinstance(settings, Settings) else settings or RedactionSettings()
+        self._extra_keys = frozenset(key.lower() for key in section.extra_keys)
+        self._allow_keys = frozenset(key.lower() for key in section.allow_keys)
+        self._extra: list[tuple[str, re.Pattern[str]]] = []
+        for kind, pattern in section.extra_patterns.items():
+            try:
+                self._extra.append(
+                    (re.sub(r"[^a-z0-9_]+", "_", kind.lower()) or "extra", re.compile(pattern))
+                )
+            except re.error as fault:
+                raise ConfigError(
+                    f"redaction.extra_patterns.{kind}: not a regular expression: {fault}"
+                ) from fault
+
+    def text(self, text: str) -> tuple[str, Counter[str]]:
+        """The text without secrets, and how many of each kind were removed."""
+        value, counts = self.value(text)
+        return value, counts
+
+    def value(self, value: Any) -> tuple[Any, Counter[str]]:
+        """The JSON value without secrets, at every depth and inside JSON that stands in strings; and the counts."""
+        work = _Work(self)
+        result = work.walk(value)
+        return work.scrub(result), work.counts
+
+    def is_secret_key(self, name: str) -> str | None:
+        """The kind of secret that a key of this name holds, or `None`."""
+        if not _KEY_NAME.fullmatch(name):
+            return None
+        lowered = name.lower()
+        if lowered in self._allow_keys:
+            return None
+        if lowered in self._extra_keys:
+            return "secret"
+        return key_kind(name)
+
+
+class _Work:
+    """One pass over the strings that belong together: what was found in one is scrubbed from all."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self.redactor = redactor
+        self.counts: Counter[str] = Counter()
+        self.known: dict[str, str] = {}
+
+    # ---- first pass: find
+
+    def walk(self, value: Any, depth: int = 0, inside: str | None = None, name: str = "") -> Any:
+        if isinstance(value, str):
+            return self._leaf(value, inside, name)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int | float):
+            return self._number(value, inside)
+        if depth > _MAX_DEPTH:
+            return _TOO_DEEP
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth, inside)
+        if isinstance(value, list | tuple):
+            return self._list(value, depth, inside)
+        if isinstance(value, bytes | bytearray):
+            return self._leaf(bytes(value).decode("utf-8", "replace"), inside, name)
+        if isinstance(value, set | frozenset):
+            return self._list(sorted(value, key=repr), depth, inside)
+        return self._leaf(str(value), inside, name)
+
+    def _leaf(self, value: str, inside: str | None, name: str = "") -> str:
+        if not inside or is_placeholder(value) or is_reference(value) or PLACEHOLDER.search(value):
+            return self.string(value)
+        found = self.string(value)
+        if found != value and (
+            PLACEHOLDER.fullmatch(found)
+            or " " in value
+            or "\n" in value
+            or "://" in value
+            or inside == "cookie"
+        ):
+            return found
+        if inside == "authorization" and not looks_random(value):
+            return found
+        if inside in ("token", "credential") and len(value) > 400 and " " in value:
+            return found
+        self.counts[inside] += 1
+        self._remember(value, inside, inside == "password")
+        return placeholder(inside)
+
+    def _number(self, value: float, inside: str | None) -> Any:
+        if inside == "password" or (inside and abs(value) >= 1e5):
+            self.counts[inside] += 1
+            return placeholder(inside)
+        return value
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int, inside: str | None) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        schema = value.get("type") in _SCHEMA_TYPES if isinstance(value.get("type"), str) else False
+        if schema:
+            inside = None
+        paired = self._paired_kind(value)
+        for key, item in value.items():
+            name = key if isinstance(key, str) else str(key)
+            kind = self.redactor.is_secret_key(name)
+            if kind is None and inside and name.lower() not in _PLAIN_FIELDS:
+                kind = inside
+            if kind is None and paired and name in ("value", "Value"):
+                kind = paired
+            shown = self.string(name) if len(name) >= 8 else name
+            while shown in result:
+                shown = _next_name(shown)
+            result[shown] = self.walk(item, depth + 1, kind, name)
+        return result
+
+    def _paired_kind(self, value: Mapping[Any, Any]) -> str | None:
+        if "value" in value or "Value" in value:
+            for label in _PAIR_NAMES:
+                name = value.get(label)
+                if isinstance(name, str):
+                    kind = self.redactor.is_secret_key(name)
+                    if kind:
+                        return kind
+        return None
+
+    def _list(self, value: Iterable[Any], depth: int, inside: str | None) -> list[Any]:
+        items = list(value)
+        result: list[Any] = []
+        for number, item in enumerate(items):
+            kind = inside
+            before = items[number - 1] if number else None
+            if kind is None and isinstance(before, str) and isinstance(item, str):
+                kind = self._after(before, item, items, number)
+            result.append(self.walk(item, depth + 1, kind))
+        return result
+
+    def _after(self, before: str, item: str, items: list[Any], number: int) -> str | None:
+        if _FLAG_NAME.fullmatch(before) and not item.startswith("-"):
+            kind = self.redactor.is_secret_key(before)
+            if kind:
+                return kind
+            tools = [part for part in items[:number] if isinstance(part, str)]
+            if (
+                before in ("-u", "-U", "--user", "--proxy-user")
+                and ":" in item
+                and not item.replace(":", "").isdigit()
+            ):
+                return (
+                    "cli_password"
+                    if any("curl" in part or "http" in part or "wget" in part for part in tools)
+                    else None
+                )
+            if before in ("-p", "-a") and any(re.search(r"sshpass|redis-cli|login", part) for part in tools):
+                return "cli_password"
+        if len(items) == 2 and number == 1 and len(before) <= 60:
+            return self.redactor.is_secret_key(before)
+        return None
+
+    # ---- strings
+
+    def string(self, text: str) -> str:
+        if len(text) < 5:
+            return text
+        opening = text.lstrip()[:1]
+        if opening in ("{", "[") and len(text) < 5_000_000:
+            parsed = _json(text)
+            if isinstance(parsed, dict | list):
+                before = self.counts.copy()
+                changed = self.walk(parsed, 1)
+                if changed == parsed:
+                    self.counts = before
+                    return self._plain(text)
+                spaced = '": ' in text or ", " in text
+                return json.dumps(
+                    changed, ensure_ascii=text.isascii(), separators=None if spaced else (",", ":")
+                )
+        return self._plain(text)
+
+    def _plain(self, text: str) -> str:
+        for _ in range(12):
+            spans = self._spans(text)
+            if not spans:
+                return text
+            pieces, position = [], 0
+            for span in spans:
+                pieces += [text[position : span.start], placeholder(span.kind)]
+                position = span.end
+                self.counts[span.kind] += 1
+            text = "".join([*pieces, text[position:]])
+        return text
+
+    def _spans(self, text: str) -> list[Span]:
+        kept = (PLACEHOLDER.search(text) and [match.span() for match in PLACEHOLDER.finditer(text)]) or []
+        found: list[Span] = []
+        for view, starts, ends in _views(text):
+            for span in (*find_secrets(view), *self._extra_spans(view)):
+                if span.sure:
+                    self._remember(view[span.start : span.end], span.kind)
+                found.append(Span(starts(span.start), ends(span.end), span.kind))
+        if "\n" in text or "\\n" in text:
+            found.extend(self._split_spans(text))
+        return _apart(found, kept)
+
+    def _split_spans(self, text: str) -> Iterable[Span]:
+        """Secrets whose name, or whose value of fixed length, a line break cuts in two."""
+        view, starts, ends = _without(text, _WRAPS)
+        for span in find_secrets(view):
+            anchor = span.anchor if span.anchor >= 0 else span.start
+            for at in range(anchor + 1, span.end):
+                if ends(at) == starts(at):
+                    continue
+                inside_word = _word(view[at - 1]) and _word(view[at])
+                if at > span.start and span.kind != "aws_secret_access_key":
+                    break
+                if inside_word or span.kind == "aws_secret_access_key":
+                    value = view[span.start : span.end]
+                    if looks_random(value):
+                        end = next(
+                            (
+                                cut
+                                for cut in range(span.start + 1, span.end)
+                                if ends(cut) != starts(cut) and at < span.start
+                            ),
+                            span.end,
+                        )
+                        if span.sure:
+                            self._remember(view[span.start : end], span.kind)
+                        yield Span(starts(span.start), ends(end), span.kind)
+                    break
+
+    def _extra_spans(self, text: str) -> Iterable[Span]:
+        for kind, pattern in self.redactor._extra:
+            for match in pattern.finditer(text):
+                if match.end() > match.start():
+                    yield Span(match.start(), match.end(), kind)
+
+    def _remember(self, value: str, kind: str, password: bool = False) -> None:
+        value = re.sub(r"\s+", "", value) if kind not in ("private_key",) else value
+        if (
+            len(value) < 8
+            or len(value) > 4_000
+            or value.isdigit()
+            or is_placeholder(value)
+            or PLACEHOLDER.search(value)
+        ):
+            return
+        if looks_random(value) or (password and not value.isalpha()) or len(value) >= 24:
+            self.known.setdefault(value, kind)
+
+    # ---- second pass: scrub what the first found elsewhere
+
+    def scrub(self, value: Any) -> Any:
+        if not self.known:
+            return value
+        return self._scrub(value, 0)
+
+    def _scrub(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return self.scrub_text(value)
+        if depth > _MAX_DEPTH + 1:
+            return value
+        if isinstance(value, dict):
+            result: dict[str, Any] = {}
+            for key, item in value.items():
+                shown = self.scrub_text(key)
+                while shown in result:
+                    shown = _next_name(shown)
+                result[shown] = self._scrub(item, depth + 1)
+            return result
+        if isinstance(value, list):
+            return [self._scrub(item, depth + 1) for item in value]
+        return value
+
+    def scrub_text(self, text: str) -> str:
+        if len(text) < 8 or not self.known:
+            return text
+        for secret in sorted(self.known, key=lambda known: (-len(known), known)):
+            if secret in text:
+                text = self._replace(text, secret)
+        if "\n" in text or "\\" in text or "\x1b" in text or "%" in text:
+            text = self._scrub_wrapped(text)
+        return text
+
+    def _replace(self, text: str, secret: str) -> str:
+        mark = placeholder(self.known[secret])
+        kept = PLACEHOLDER.split(text)
+        marks = PLACEHOLDER.findall(text)
+        pieces = []
+        for number, piece in enumerate(kept):
+            self.counts[self.known[secret]] += piece.count(secret)
+            pieces.append(piece.replace(secret, mark))
+            if number < len(marks):
+                pieces.append(marks[number])
+        return "".join(pieces)
+
+    def _scrub_wrapped(self, text: str) -> str:
+        for view, starts, ends in _views(text, wrapped=True):
+            found = []
+            for secret, kind in self.known.items():
+                at = view.find(secret)
+                while at >= 0:
+                    found.append(Span(starts(at), ends(at + len(secret)), kind))
+                    at = view.find(secret, at + len(secret))
+            kept = [match.span() for match in PLACEHOLDER.finditer(text)]
+            spans = _apart(found, kept)
+            if spans:
+                pieces, position = [], 0
+                for span in spans:
+                    pieces += [text[position : span.start], placeholder(span.kind)]
+                    position = span.end
+                    self.counts[span.kind] += 1
+                return self.scrub_text("".join([*pieces, text[position:]]))
+        return text
+
+
+def _next_name(name: str) -> str:
+    match = re.search(r"#(\d+)>$", name)
+    if match:
+        return f"{name[: match.start()]}#{int(match[1]) + 1}>"
+    return f"{name[:-1]}#2>" if name.endswith(">") else f"{name}#2"
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _apart(spans: list[Span], kept: list[tuple[int, int]]) -> list[Span]:
+    """Spans in order, merged where they overlap, and never over a placeholder that stands already."""
+    merged: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if merged and span.start < merged[-1].end:
+            if span.end > merged[-1].end:
+                merged[-1] = merged[-1]._replace(end=span.end)
+            continue
+        merged.append(span)
+    if not kept:
+        return [span for span in merged if span.end > span.start]
+    result = []
+    for span in merged:
+        start = span.start
+        for left, right in kept:
+            if right <= start or left >= span.end:
+                continue
+            if left > start:
+                result.append(span._replace(start=start, end=left))
+            start = right
+        if start < span.end:
+            result.append(span._replace(start=start))
+    return [span for span in result if span.end > span.start]
+
+
+def _word(char: str) -> bool:
+    return char.isalnum() or char in "_-"
+
+
+def _identity(position: int) -> int:
+    return position
+
+
+def _views(text: str, wrapped: bool = False) -> Iterable[tuple[str, Any, Any]]:
+    """The text, and where they differ the text without colour codes and with escapes resolved, each with the way back."""
+    yield text, _identity, _identity
+    coloured = (
+        "\x1b" in text or ("[" in text and _ANSI.search(text)) or (not text.isascii() and _ANSI.search(text))
+    )
+    if coloured:
+        yield _without(text, _ANSI)
+    if ("%" in text or "\\" in text) and _ESCAPED.search(text):
+        yield _without(text, re.compile(_ANSI.pattern + "|" + _ESCAPED.pattern))
+    if wrapped and ("\n" in text or "\\n" in text):
+        yield _without(text, _WRAPS)
+
+
+def _without(text: str, pattern: re.Pattern[str]) -> tuple[str, Any, Any]:
+    pieces: list[str] = []
+    origin: list[int] = []
+    ends: list[int] = []
+    position = 0
+    for match in pattern.finditer(text):
+        pieces.append(text[position : match.start()])
+        origin.extend(range(position, match.start()))
+        ends.extend(range(position + 1, match.start() + 1))
+        groups = [group for group in match.groups() if group]
+        if groups:
+            char = groups[0] if groups[0] == "/" else chr(int(groups[0], 16))
+            pieces.append(char)
+            origin.append(match.start())
+            ends.append(match.end())
+        position = match.end()
+    pieces.append(text[position:])
+    origin.extend(range(position, len(text)))
+    ends.extend(range(position + 1, len(text) + 1))
+
+    def start(at: int) -> int:
+        return origin[at] if at < len(origin) else len(text)
+
+    def end(at: int) -> int:
+        return ends[at - 1] if at else 0
+
+    return "".join(pieces), start, end
+
+
+_DEFAULT = Redactor()
+
+
+def redact(value: Any) -> Any:
+    """The value without secrets, by the default settings.
+
+    >>> redact({"token": "abc123abc123", "token_env": "REDIS_TOKEN"})
+    {'token': '<redacted:token>', 'token_env': 'REDIS_TOKEN'}
+    """
+    return _DEFAULT.value(value)[0]
+
+
+class Sealed(NamedTuple):
+    """A session that may be stored, and how many secrets of each kind it held."""
+
+    session: Session
+    redactions: Counter[str]
+
+
+def seal(session: Session, redactor: Redactor | None = None, result_chars: int = RESULT_CHARS) -> Sealed:
+    """Redact a session everywhere, bound its results, and set `id` and `content_hash` of each call.
+
+    Args:
+        session: as a reader gave it.
+        redactor: the workspace's; the default one where not given.
+        result_chars: cap of each result's JSON text, in characters.
+
+    A call whose `id` is set is left as it is, so that sealing twice changes nothing.
+    """
+    work = _Work(redactor or _DEFAULT)
+    task = work.string(session.task) if session.task else session.task
+    notes = [work.string(note) for note in session.notes]
+    turns = [
+        (work.string(drop_blobs(turn.text)), [_found(work, call) for call in turn.calls])
+        for turn in session.turns
+    ]
+    sealed: list[Turn] = []
+    for turn, (text, calls) in zip(session.turns, turns, strict=True):
+        done = tuple(_closed(work, call, result_chars) for call in calls)
+        shown = work.scrub_text(text)
+        same = shown == turn.text and all(a is b for a, b in zip(done, turn.calls, strict=True))
+        sealed.append(turn if same else turn.model_copy(update={"text": shown, "calls": done}))
+    update = {
+        "task": work.scrub_text(task) if task else task,
+        "notes": tuple(work.scrub_text(note) for note in notes),
+        "turns": tuple(sealed),
+    }
+    return Sealed(session.model_copy(update=update), work.counts)
+
+
+def seal_calls(
+    calls: Iterable[ToolInvocation], redactor: Redactor | None = None, result_chars: int = RESULT_CHARS
+) -> list[ToolInvocation]:
+    """Seal calls that came without their session; those whose `id` is set are returned as they are."""
+    work = _Work(redactor or _DEFAULT)
+    found = [_found(work, call) for call in calls]
+    return [_closed(work, call, result_chars) for call in found]
+
+
+def _found(work: _Work, call: ToolInvocation) -> ToolInvocation:
+    if call.id:
+        return call
+    return call.model_copy(
+        update={
+            "tool": work.string(call.tool),
+            "args": work.walk(drop_blobs(call.args)),
+            "result": work.walk(drop_blobs(call.result)),
+            "error": work.string(call.error) if call.error else call.error,
+            "args_error": work.string(call.args_error) if call.args_error else call.args_error,
+        }
+    )
+
+
+def _closed(work: _Work, call: ToolInvocation, result_chars: int) -> ToolInvocation:
+    if call.id:
+        return call
+    tool = work.scrub_text(call.tool)
+    args = bound(work.scrub(call.args), ARGS_CHARS)
+    result = bound(work.scrub(call.result), result_chars)
+    return call.model_copy(
+        update={
+            "id": occurrence_id(call.session_id, call.seq, tool, args),
+            "content_hash": content_hash(tool, args, result),
+            "tool": tool,
+            "args": args,
+            "result": result,
+            "error": bound(work.scrub_text(call.error), result_chars) if call.error else call.error,
+            "args_error": work.scrub_text(call.args_error) if call.args_error else call.args_error,
+        }
+    )
