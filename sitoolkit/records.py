@@ -615,6 +615,9 @@ class Recall(Record):
     text: str = ""
     tokens: int = 0
     abstained: bool = False
+    reason: str | None = None  # why nothing came
+    scopes: tuple[Scope, ...] = ()  # what was searched
+    as_of: UtcTime | None = None
     at: UtcTime
 
 

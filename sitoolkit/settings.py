@@ -51,7 +51,8 @@ class DistillSettings(_Section):
 class RecallSettings(_Section):
     k: int = Field(5, ge=1)
     budget_tokens: int = Field(800, ge=16)
-    lexical_weight: float = Field(0.15, ge=0, le=1)  # [M] vector leg gets the rest
+    item_tokens: int = Field(400, ge=8)  # cap of one memory's text in a prompt
+    lexical_weight: float | None = Field(None, ge=0, le=1)  # None: as calibrated for the embedder [M]
     near_duplicate_cosine: float | None = None  # None: as calibrated for the embedder
     floor_cosine: float | None = None  # None: as calibrated for the embedder
     matrix_rows: int = Field(

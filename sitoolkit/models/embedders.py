@@ -76,6 +76,14 @@ class Embedder(Protocol):
     def near_duplicate_cosine(self) -> float:
         """From this cosine on two memories say the same; calibrated in docs/explanation/recall.md."""
 
+    @property
+    def lexical_weight(self) -> float:
+        """Weight of the full-text leg beside these vectors, 0 to 1; the vector leg has the rest."""
+
+    @property
+    def latin_only(self) -> bool:
+        """Whether text in other scripts gets vectors that tell little apart, so that recall goes by its words."""
+
     def embed(self, texts: Sequence[str], kind: Kind = "passage") -> NDArray[np.float32]:
         """Vectors of the texts, in their order."""
 
@@ -98,6 +106,8 @@ class _Base:
 
     dim: int
     batch = _BATCH
+    lexical_weight = 0.15
+    latin_only = False
 
     def _rows(self, texts: list[str], kind: Kind) -> NDArray[np.float32]:
         raise NotImplementedError
@@ -161,8 +171,9 @@ class MiniLMEmbedder(_Base):
 
     name = "minilm"
     dim = 384
-    # Natural queries of the calibration set reach .31 to .78 to their memory; small talk and other trades stay below .27.
-    floor_cosine = 0.28
+    latin_only = True  # unrelated Chinese or Russian texts lie at .5 and above
+    # The nearest of 300 memories: .26 to .65 for 30 questions on them, below .23 for 28 of 30 off their subject.
+    floor_cosine = 0.24
     # Ten reworded lessons: .692 to .977 to themselves, at most .513 to another lesson.
     near_duplicate_cosine = 0.755
 
@@ -268,7 +279,8 @@ class WordLlamaEmbedder(_Base):
     name = "wordllama"
     dim = 256
     batch = 256
-    floor_cosine = 0.30
+    # The nearest of 300 memories: .22 to .48 for 30 questions on them, below .21 for 24 of 30 off their subject.
+    floor_cosine = 0.21
     # Ten reworded lessons: .613 to .926 to themselves, at most .634 to another lesson.
     near_duplicate_cosine = 0.72
 
@@ -329,7 +341,9 @@ class HashingEmbedder(_Base):
 
     name = "hashing"
     batch = 512
-    floor_cosine = 0.12
+    lexical_weight = 0.9  # the pieces of words say less than the words
+    # .13 to .41 for questions on the subject, .10 to .35 for others: hardly told apart; names and codes reach .19 and more.
+    floor_cosine = 0.18
     # Ten reworded lessons: .246 to .769 to themselves, at most .340 to another lesson.
     near_duplicate_cosine = 0.60
 
