@@ -753,6 +753,7 @@ class RunManifest(Record):
     ended_at: UtcTime | None = None
     duration_s: float | None = None
     pid: int | None = None
+    pid_mark: str = ""  # when that process began, to tell it from a later one with its number
     host: str = ""
     versions: dict[str, str] = Field(default_factory=dict)
     counts: dict[str, Any] = Field(default_factory=dict)

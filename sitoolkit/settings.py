@@ -134,6 +134,22 @@ class StoreSettings(_Section):
     seal_after_days: float = Field(1, ge=0)  # days of telemetry older than this become Parquet
 
 
+class NightlySettings(_Section):
+    sources: tuple[str, ...] = ()  # files, folders and globs of transcripts that each night takes in
+    logs: tuple[str, ...] = ()  # log files whose errors are grouped beside the telemetry's
+    notebooks: tuple[str, ...] = (
+        "01_capture_replay",
+        "02_pattern_distillation",
+        "03_reflection_triage",
+        "04_memory_decay",
+        "06_health",
+    )  # in this order; a path names one of your own
+    deadline_minutes: float = Field(120, gt=0)
+    keep_days: float = Field(30, ge=0)
+    keep_failed_days: float = Field(90, ge=0)
+    max_age_hours: float = Field(36, gt=0)  # `runs doctor` fails when the last good night is older
+
+
 class Settings(_Section):
     """All settings of a workspace, a section a part."""
 
@@ -149,6 +165,7 @@ class Settings(_Section):
     tools: ToolSettings = ToolSettings()
     models: ModelSettings = ModelSettings()
     store: StoreSettings = StoreSettings()
+    nightly: NightlySettings = NightlySettings()
 
 
 FILE_NAME = "sitoolkit.toml"
