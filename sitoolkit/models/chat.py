@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sitoolkit.errors import ModelOutputInvalid, ModelUnavailable
+from sitoolkit.schema import mismatch
 from sitoolkit.settings import ModelSettings
 
 if TYPE_CHECKING:
     import ollama
 
-__all__ = ["ChatModel", "Exchange", "OllamaChat", "TemplateModel", "extract_json", "open_chat", "validate"]
+__all__ = ["ChatModel", "Exchange", "OllamaChat", "TemplateModel", "extract_json", "open_chat"]
 
 _log = logging.getLogger("sitoolkit")
 _CONNECT_SECONDS = 3.0
@@ -98,18 +99,6 @@ _OPEN_THOUGHT = re.compile(r"^.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```[a-zA-Z]*\s*\n?(.*?)```", re.DOTALL)
 
 
-def validate(value: object, schema: Mapping[str, Any]) -> str | None:
-    """Say what is wrong with `value` under the JSON schema, or `None` where it fits."""
-    import jsonschema
-
-    validator = jsonschema.Draft202012Validator(schema)
-    fault = jsonschema.exceptions.best_match(validator.iter_errors(value))
-    if fault is None:
-        return None
-    where = "/".join(str(part) for part in fault.absolute_path) or "the object"
-    return f"{where}: {fault.message[:300]}"
-
-
 def extract_json(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Find the object in a model's answer: thoughts, prose and code fences around it are dropped.
 
@@ -122,7 +111,7 @@ def extract_json(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     fault = "the answer holds no whole JSON object"
     for candidate in [*_FENCE.findall(bare), bare]:
         for value in _objects(candidate):
-            wrong = validate(value, schema)
+            wrong = mismatch(value, schema)
             if wrong is None:
                 return value
             fault = wrong
