@@ -1,0 +1,169 @@
+"""Which messages say the same: comes in a batch of messages, goes out a signature id for each.
+
+First each message is masked alone (`signatures`), then templates that differ at one place only are compared: where the
+values at that place look like values, they are one template. The second pass looks at the set of templates, never at
+their order or number, so the same lines give the same groups however they come.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from sitoolkit.signatures import WILD, is_technology, mask_messages, signature_id
+
+__all__ = ["group_messages", "group_templates", "merge_templates"]
+
+_ROUNDS = 4  # a round opens at most a few places of a template; loghub's systems settle after two
+_FEW, _MANY = 4, 12  # distinct plain words that make a place variable: after a slot word, and anywhere
+_SLOT_WORDS = frozenset(
+    """for from to by of via with named name client class service node device interface file path package module
+    domain database table key host server user group id component plugin driver filter process job task container
+    image volume bucket topic queue session address type state status agent application app""".split()
+)
+_STOP_WORDS = frozenset(
+    """a an and are as at be been before but by can cannot could did do does done failed failing for from had has have if in into is
+    it its may must no none not of off on or shall should so start started stop stopped succeeded success than that the then there
+    this to too unable unknown up down was were when will with without would yet already expired exceeded missing invalid
+    connected disconnected opened closed opening closing enabled disabled paused resumed begin end""".split()
+)
+_FAULT = re.compile(r"(?:Exception|Error|Failure|Warning|Fault|Timeout)\W*$")
+_HARD = re.compile(r"\d|\w[./:@+~$]+\w|[+*#$~]|^[A-Za-z]$")  # shapes that plain words do not have
+_SOFT = re.compile(r"\w[-_]\w|[a-z][A-Z]")  # joints and humps: names, but also read-only and NewYork
+_EDGE = "\"'()[]{}<>,;:.!?"
+
+
+def _shape(token: str) -> str:
+    """`value`, `name`, `word` or `fixed`: states in capitals, functions, exceptions and keys never vary."""
+    core = token.strip(_EDGE)
+    if token.strip("\"'()[]{},;:.!?") == WILD or core == "*":
+        return "value"
+    if not core or "=" in token or token.endswith(("()", "():")) or _FAULT.search(core):
+        return "fixed"
+    if ":<" in token or core.rpartition(".")[2].isupper():
+        return "fixed"
+    if WILD in token:
+        return "value"
+    if is_technology(core):
+        return "word" if core.islower() else "fixed"
+    if _HARD.search(core):
+        return "value"
+    if _SOFT.search(core):
+        return "name"
+    return "word" if core.islower() else "fixed"
+
+
+def _affixes(token: str) -> tuple[str, str]:
+    core = token.strip(_EDGE)
+    if not core:
+        return token, ""
+    start = token.index(core)
+    return token[:start], token[start + len(core) :]
+
+
+def _variable(values: set[str], before: str, known: set[str]) -> set[str]:
+    """Which of the tokens seen at one place are values of it; fewer than two when the place is not variable."""
+    kinds: dict[str, set[str]] = {"value": set(), "name": set(), "word": set(), "fixed": set()}
+    for value in values:
+        if value.strip(_EDGE).lower() not in _STOP_WORDS:
+            kinds[_shape(value)].add(value)
+    hard, names, words = kinds["value"], kinds["name"], kinds["word"]
+    everything = hard | names | words
+    if len(everything) >= _MANY:
+        return everything
+    if before.strip(_EDGE).lower() in _SLOT_WORDS:
+        wild = any(WILD in value for value in hard)
+        if len(words) >= _FEW or (words and (wild or {value.strip(_EDGE) for value in words} <= known)):
+            return everything
+        return hard | names
+    return hard | names if len(names) >= _FEW else hard
+
+
+def merge_templates(templates: Iterable[str]) -> dict[str, str]:
+    """For each template the one that stands for its group.
+
+    >>> merge_templates(["link eth0 down", "link eth1 down"])["link eth0 down"]
+    'link <*> down'
+
+    Args:
+        templates: as `mask_messages` gives them; their order and number change nothing.
+    """
+    final = {template: template for template in templates}
+    for _ in range(_ROUNDS):
+        opened = _open_places(set(final.values()))
+        if not opened:
+            break
+        final = {template: opened.get(now, now) for template, now in final.items()}
+    return final
+
+
+def _open_places(templates: set[str]) -> dict[str, str]:
+    split = {template: tuple(template.split(" ")) for template in templates}
+    by_length: defaultdict[int, list[tuple[str, ...]]] = defaultdict(list)
+    for tokens in split.values():
+        by_length[len(tokens)].append(tokens)
+    places: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
+    weak: list[tuple[int, list[tuple[str, ...]]]] = []
+    known: set[str] = set()
+    for length, rows in by_length.items():
+        if len(rows) < 2:
+            continue
+        for place in range(1, length):
+            holes: defaultdict[tuple[object, ...], list[tuple[str, ...]]] = defaultdict(list)
+            for row in rows:
+                prefix, suffix = _affixes(row[place])
+                holes[row[:place] + (prefix, None, suffix) + row[place + 1 :]].append(row)
+            for members in holes.values():
+                if len(members) < 2 or (place + 1 < length and members[0][place + 1].startswith("=")):
+                    continue
+                before = members[0][place - 1]
+                values = _variable({row[place] for row in members}, before, set())
+                if len(values) < 2:
+                    weak.append((place, members))
+                    continue
+                known.update(value.strip(_EDGE) for value in values if WILD not in value)
+                for row in members:
+                    if row[place] in values:
+                        places[row].add(place)
+    for place, members in weak:
+        values = _variable({row[place] for row in members}, members[0][place - 1], known)
+        if len(values) > 1:
+            for row in members:
+                if row[place] in values:
+                    places[row].add(place)
+    opened = {}
+    for template, tokens in split.items():
+        if tokens in places:
+            cells = list(tokens)
+            for place in places[tokens]:
+                prefix, suffix = _affixes(cells[place])
+                cells[place] = (
+                    prefix + WILD + suffix if WILD not in cells[place] or prefix or suffix else cells[place]
+                )
+            opened[template] = " ".join(cells)
+    return opened
+
+
+def group_templates(messages: Iterable[str], book: Mapping[str, str] | None = None) -> list[str]:
+    """The template of each message after both passes."""
+    masked = mask_messages(messages)
+    merged = merge_templates(set(masked))
+    return [merged[template] for template in masked]
+
+
+def group_messages(messages: Iterable[str]) -> list[str]:
+    """A signature id for each message; messages that differ in values only have the same id.
+
+    >>> ids = group_messages(["user a not found in 12ms", "user b not found in 1.2s", "disk full"])
+    >>> ids[0] == ids[1], ids[0] == ids[2]
+    (True, False)
+    """
+    ids: dict[str, str] = {}
+    found = []
+    for template in group_templates(messages):
+        identifier = ids.get(template)
+        if identifier is None:
+            identifier = ids[template] = signature_id(template)
+        found.append(identifier)
+    return found
