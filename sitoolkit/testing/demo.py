@@ -273,6 +273,8 @@ def _plan(crew: str, rng: random.Random, count: int) -> list[list[tuple[str, str
             if tool in ONCE_A_SESSION and turn >= len(order):
                 break
             plan[order[turn % len(order)]].append((tool, None, 0))
+    for tasks in plan:  # so that no tool comes before another by the order of the tables above
+        rng.shuffle(tasks)
     return plan
 
 

@@ -37,7 +37,7 @@ TOOLS: dict[str, dict[str, Any]] = {
         "writes": True,
         "preceded_by": "run_tests",
         "args": {
-            "service": {"kind": "free"},
+            "service": {"kind": "shape", "shape": "snake_case"},
             "version": {"kind": "shape", "shape": "version"},
             "environment": {"kind": "set", "values": ["production", "staging"]},
             "strategy": {"kind": "constant", "value": "rolling"},
@@ -47,14 +47,17 @@ TOOLS: dict[str, dict[str, Any]] = {
     "scale_service": {
         "crew": "ops",
         "writes": True,
-        "args": {"service": {"kind": "free"}, "replicas": {"kind": "range", "low": 1, "high": 10}},
+        "args": {
+            "service": {"kind": "shape", "shape": "snake_case"},
+            "replicas": {"kind": "range", "low": 1, "high": 10},
+        },
     },
     "rotate_credentials": {
         "crew": "ops",
         "writes": True,
         "preceded_by": "create_snapshot",
         "args": {
-            "service": {"kind": "free"},
+            "service": {"kind": "shape", "shape": "snake_case"},
             "store": {"kind": "constant", "value": "vault"},
             "grace_minutes": {"kind": "constant", "value": 15},
         },
@@ -63,7 +66,7 @@ TOOLS: dict[str, dict[str, Any]] = {
         "crew": "ops",
         "writes": True,
         "args": {
-            "volume": {"kind": "free"},
+            "volume": {"kind": "shape", "shape": "id"},
             "label": {"kind": "template", "template": "{volume}-{date}"},
             "retention_days": {"kind": "constant", "value": 14},
         },
@@ -72,7 +75,7 @@ TOOLS: dict[str, dict[str, Any]] = {
         "crew": "ops",
         "writes": True,
         "args": {
-            "service": {"kind": "free"},
+            "service": {"kind": "shape", "shape": "kebab-case"},
             "zone": {"kind": "set", "values": sorted(ZONES)},
             "record": {"kind": "template", "template": "{service}.{zone}"},
             "ttl": {"kind": "constant", "value": 300},
@@ -96,7 +99,7 @@ TOOLS: dict[str, dict[str, Any]] = {
         "writes": True,
         "args": {
             "queue": {"kind": "constant", "value": "OPS"},
-            "title": {"kind": "free"},
+            "title": {"kind": "template", "template": "{prefix} {component} {suffix}"},
             "severity": {"kind": "set", "values": ["high", "low", "medium"]},
             "component": {"kind": "set", "values": ["api", "web", "worker"]},
         },
