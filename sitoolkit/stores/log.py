@@ -191,7 +191,13 @@ class AppendLog:
 
 
 def read_lines(
-    path: str | os.PathLike[str], *, offset: int = 0, number: int = 0, faults: list[Fault] | None = None
+    path: str | os.PathLike[str],
+    *,
+    offset: int = 0,
+    number: int = 0,
+    faults: list[Fault] | None = None,
+    marks: list[bytes] | None = None,
+    ends: bool = False,
 ) -> Iterator[Line]:
     """The records of a log from a byte offset on, with their places.
 
@@ -203,6 +209,8 @@ def read_lines(
         offset: where to start; must be 0 or the `end` of an earlier line.
         number: lines before `offset`.
         faults: takes the lines that are no records.
+        marks: only lines that contain one of these bytes are parsed; the others are passed over.
+        ends: give a line without a record for what was passed over, so that the caller knows how far it read.
     """
     faults = [] if faults is None else faults
     try:
@@ -214,22 +222,27 @@ def read_lines(
         place = offset
         for raw in file:
             number += 1
-            place += len(raw)
             if not raw.endswith(_NEWLINE):
                 faults.append(Fault(str(path), number, "the last line was cut off while it was written"))
                 return
+            place += len(raw)
             text = raw.strip()
-            if not text:
-                continue
-            try:
-                record = decode(text)
-            except ValueError:
-                faults.append(Fault(str(path), number, "not JSON: the line was cut off while it was written"))
-                continue
-            if not isinstance(record, dict):
-                faults.append(Fault(str(path), number, f"a {type(record).__name__}, not an object"))
-                continue
-            yield Line(record, number, place, text)
+            record: Any = None
+            if text and (marks is None or any(mark in text for mark in marks)):
+                try:
+                    record = decode(text)
+                except ValueError:
+                    faults.append(
+                        Fault(str(path), number, "not JSON: the line was cut off while it was written")
+                    )
+                else:
+                    if not isinstance(record, dict):
+                        faults.append(Fault(str(path), number, f"a {type(record).__name__}, not an object"))
+                        record = None
+            if record is not None:
+                yield Line(record, number, place, text)
+            elif ends:
+                yield Line({}, number, place, text)
 
 
 def read_records(path: str | os.PathLike[str], faults: list[Fault] | None = None) -> Iterator[dict[str, Any]]:
