@@ -13,6 +13,7 @@ from sitoolkit.records import Claim, Outcome, ToolInvocation
 __all__ = ["Timeline", "preceded_by", "timelines"]
 
 WINDOW = 6  # how many calls back a preceding call may lie
+_EXCEPTIONS_Z = 3.0  # many tools are tried, so one with exceptions must stand out further
 LIFT = 0.1  # how far above the tool's usual share the lower bound must lie
 
 Timeline = Sequence[tuple[int, str, bool]]  # (seq, tool, succeeded) of one session, by seq
@@ -69,7 +70,7 @@ def preceded_by(
     base = _base_rates(tool, lines, {session for session, _ in earlier}, set(candidates))
     claims = []
     for name, support in sorted(candidates.items(), key=lambda pair: (-pair[1], pair[0])):
-        bound = wilson_lower(support, of)
+        bound = wilson_lower(support, of) if support == of else wilson_lower(support, of, z=_EXCEPTIONS_Z)
         sessions = len({c.calls[0].session_id for c in contents if name in _always(c, earlier)})
         if support / of < min_support or bound < 0.5 or bound <= base.get(name, 0.0) + LIFT or sessions < 2:
             continue
