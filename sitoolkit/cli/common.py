@@ -28,12 +28,13 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from sitoolkit.errors import ScopeError, SitoolkitError, TimeError
+from sitoolkit.plain import as_plain
 from sitoolkit.records import Reader, Scope, parse_time
 
 if TYPE_CHECKING:
@@ -223,25 +224,6 @@ JSON = _Converted("json", json.loads)
 NAME_VALUE = _Converted("name=value", _name_value)
 
 # ---------------------------------------------------------------- output
-
-
-def as_plain(value: Any) -> Any:
-    """Records, frames, sets and tuples as values that JSON knows."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    if hasattr(value, "to_dicts"):
-        return [as_plain(row) for row in value.to_dicts()]
-    if isinstance(value, Mapping):
-        return {str(key): as_plain(item) for key, item in value.items()}
-    if isinstance(value, set | frozenset):
-        return sorted(as_plain(item) for item in value)
-    if isinstance(value, list | tuple | Iterator):
-        return [as_plain(item) for item in value]
-    if hasattr(value, "isoformat"):
-        from sitoolkit.records import iso
-
-        return iso(value) if hasattr(value, "tzinfo") and value.tzinfo else value.isoformat()
-    return value
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
