@@ -124,6 +124,7 @@ class ModelSettings(_Section):
     load_timeout_s: float = Field(120, gt=0)
     answer_timeout_s: float = Field(60, gt=0)
     options: dict[str, Any] = Field(default_factory=dict)
+    cache_folder: str = ""  # of vectors from a server; empty: the workspace's own
     keep_prompts: bool = False
     prompt_tokens: int = Field(3_000, ge=200)
 

@@ -172,7 +172,7 @@ class OllamaChat:
         return self.model
 
     @contextmanager
-    def _client(self, timeout_s: float) -> Iterator[ollama.Client]:
+    def client(self, timeout_s: float) -> Iterator[ollama.Client]:
         """A client that is closed afterwards: no socket outlives the request that needed it."""
         import httpx
         import ollama
@@ -203,7 +203,7 @@ class OllamaChat:
         import ollama
 
         try:
-            with self._client(self.answer_timeout_s) as client:
+            with self.client(self.answer_timeout_s) as client:
                 return list(client.list().models)
         except (ConnectionError, httpx.HTTPError, ollama.ResponseError, ValueError) as fault:
             raise self._unavailable("does not answer", fault) from fault
@@ -234,7 +234,7 @@ class OllamaChat:
         import ollama
 
         try:
-            with self._client(self.load_timeout_s) as client:
+            with self.client(self.load_timeout_s) as client:
                 client.generate(model=self.model, prompt="", keep_alive=self.keep_alive)
         except ollama.ResponseError as fault:
             if fault.status_code == 404:
@@ -303,7 +303,7 @@ class OllamaChat:
         options = {"temperature": 0, "seed": 7, "num_predict": _ANSWER_TOKENS, **self.options}
         last: Any = None
         try:
-            with self._client(self.answer_timeout_s) as client:
+            with self.client(self.answer_timeout_s) as client:
                 stream = client.chat(
                     model=self.model, messages=messages, stream=True, format=dict(schema), think=self.thinking,
                     options=options, keep_alive=self.keep_alive,

@@ -32,6 +32,7 @@ __all__ = [
     "HashingEmbedder",
     "Kind",
     "MiniLMEmbedder",
+    "UnitEmbedder",
     "WordLlamaEmbedder",
     "best_embedder",
     "has_vector",
@@ -101,7 +102,7 @@ def has_vector(rows: NDArray[np.float32]) -> NDArray[np.bool_]:
     return found
 
 
-class _Base:
+class UnitEmbedder:
     """Order by length, batches, unit rows; a subclass embeds one batch of texts that are not blank."""
 
     dim: int
@@ -116,8 +117,8 @@ class _Base:
         """Vectors of the texts, in their order; equal texts are embedded once."""
         import numpy as np
 
-        out = np.zeros((len(texts), self.dim), dtype=np.float32)
         places: dict[str, list[int]] = {}
+        found: dict[str, NDArray[np.float32]] = {}
         for place, text in enumerate(texts):
             prepared = _prepare(text)
             if prepared:
@@ -125,9 +126,13 @@ class _Base:
         ordered = sorted(places, key=lambda text: (len(text), text))
         for start in range(0, len(ordered), self.batch):
             chunk = ordered[start : start + self.batch]
-            rows = unit_rows(self._rows(chunk, kind))
-            for text, row in zip(chunk, rows, strict=True):
-                out[places[text]] = row
+            for text, row in zip(chunk, unit_rows(self._rows(chunk, kind)), strict=True):
+                found[text] = row
+        out = np.zeros(
+            (len(texts), self.dim), dtype=np.float32
+        )  # after the work: a server tells `dim` with its first answer
+        for text, row in found.items():
+            out[places[text]] = row
         return out
 
 
@@ -157,7 +162,7 @@ MINILM_SIZE = 22_928_619
 _MINILM_TOKENS = 256  # the length that the model was trained on; more is cut
 
 
-class MiniLMEmbedder(_Base):
+class MiniLMEmbedder(UnitEmbedder):
     """all-MiniLM-L6-v2, int8 weights, on onnxruntime; 384 numbers, no torch, no network.
 
     >>> MiniLMEmbedder().embed(["take the node out of rotation"]).shape  # doctest: +SKIP
@@ -269,7 +274,7 @@ def _file_sha(path: Path) -> str:
 # ---------------------------------------------------------------- wordllama
 
 
-class WordLlamaEmbedder(_Base):
+class WordLlamaEmbedder(UnitEmbedder):
     """wordllama's 256-number static vectors: sixty times faster than MiniLM, clearly weaker on paraphrases.
 
     >>> WordLlamaEmbedder().embed(["restart the worker"]).shape
@@ -330,7 +335,7 @@ def _wordllama_folder() -> Path:
 _WORD = re.compile(r"\w+", re.UNICODE)
 
 
-class HashingEmbedder(_Base):
+class HashingEmbedder(UnitEmbedder):
     """Signed feature hashing of words, word pairs and 3-to-5-letter pieces: no weights, instant, knows no synonyms.
 
     It is for tests and for machines where nothing else is installed.
@@ -389,7 +394,22 @@ def _open_minilm(settings: Settings) -> Embedder:
 
 
 def _open_ollama(settings: Settings) -> Embedder:
-    raise ModelUnavailable('embeddings by Ollama are not part of this version; set models.embedder = "auto"')
+    from sitoolkit.models.ollama_embedder import OllamaEmbedder
+
+    models = settings.models
+    embedder = OllamaEmbedder(
+        models.embed_model,
+        host=models.host,
+        load_timeout_s=models.load_timeout_s,
+        answer_timeout_s=models.answer_timeout_s,
+        keep_alive=models.keep_alive,
+        cache=Path(models.cache_folder).expanduser() / "embeddings.sqlite" if models.cache_folder else None,
+    )
+    if not embedder.sha:
+        raise ModelUnavailable(
+            f"Ollama has no model {models.embed_model!r}; run: ollama pull {models.embed_model}"
+        )
+    return embedder
 
 
 _OPENERS: dict[str, Callable[[Settings], Embedder]] = {

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from sitoolkit.errors import ConfigError, NotFoundError
@@ -77,5 +78,5 @@ def _parse(name: str, text: str, origin: str) -> Prompt:
     return Prompt(name, int(head[1]), text[head.end() :].strip() + "\n", origin)
 
 
-def _folder():  # type: ignore[no-untyped-def]  # importlib's Traversable has no public name before 3.12
+def _folder() -> Traversable:
     return files("sitoolkit.models").joinpath("prompt_texts")
