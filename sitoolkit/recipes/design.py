@@ -84,7 +84,7 @@ def design_tool(evidence: Evidence) -> Design | Refusal:
     if isinstance(made, Refusal):
         return made
     recipe_name, verb, parameters, failure_cases = made
-    cases = [*failure_cases[:MOST_CASES], *_success_cases(evidence, parameters)]
+    cases = [*failure_cases[:MOST_CASES], *success_cases(evidence, parameters)]
     parameters = {
         key: value for key, value in parameters.items() if key != "listed"
     }  # of the recording, not of the tool
@@ -92,7 +92,7 @@ def design_tool(evidence: Evidence) -> Design | Refusal:
     return Design(
         name=safe_name(f"{evidence.tool}_{verb}"),
         description=_DESCRIPTIONS[recipe_name].format(tool=evidence.tool),
-        input_schema=_input_schema(recipe_name),
+        input_schema=input_schema(recipe_name),
         source=text.replace("__PARAMETERS__", _literal(parameters)),
         author=f"recipe:{recipe_name}",
         recipe=recipe_name,
@@ -119,7 +119,7 @@ def _literal(parameters: Mapping[str, Any]) -> str:
     return repr(json.loads(json.dumps(parameters)))
 
 
-def _input_schema(recipe: str) -> dict[str, Any]:
+def input_schema(recipe: str = "") -> dict[str, Any]:
     properties: dict[str, Any] = {
         "arguments": {"type": "object", "description": "the wrapped tool's own arguments"}
     }
@@ -166,12 +166,27 @@ def _case(
     }
 
 
+def failure_case(number: int, failure: Failure) -> dict[str, Any]:
+    """A recorded failure for code of any author: it fails as recorded, and works where a repeat was seen to work."""
+    call, recovery = failure.call, failure.recovery
+    steps = [_fail(call, (call.failure_mode or "RUNTIME").partition(".")[0])]
+    answers = [{"args": call.args, "steps": steps}]
+    if recovery is not None and canonical_json(recovery.args) == canonical_json(call.args):
+        steps.append(_works(recovery))
+    elif recovery is not None:
+        answers.append({"args": recovery.args, "steps": [_works(recovery)]})
+    world = {"limit_s": 3600.0, "tools": {call.tool: {"answers": answers, "otherwise": steps[0]}}}
+    return _case(
+        "failure", number, call, world, status=["done", "explained"], calls=6, called=recovery is not None
+    )
+
+
 def _by_content(calls: Iterable[ToolInvocation]) -> list[ToolInvocation]:
     """One call for each arguments, in order of first appearance."""
     return list({canonical_json(call.args): call for call in reversed(list(calls))}.values())[::-1]
 
 
-def _success_cases(evidence: Evidence, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+def success_cases(evidence: Evidence, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     failed = {canonical_json(failure.call.args) for failure in evidence.failures}
     calls = [
         call

@@ -206,7 +206,7 @@ def main() -> None:
     confinement = _confine(job)
     tell({"op": "ready", "confinement": confinement})
     try:
-        space: dict[str, Any] = {"__name__": "tool", "CallFailed": CallFailed}
+        space: dict[str, Any] = {"__name__": "tool", "CallFailed": CallFailed, "Host": Host}
         exec(compile(source, "tool.py", "exec"), space)
         tell({"op": "result", "value": space["run"](job["args"], Host(ask))})
     except MemoryError:

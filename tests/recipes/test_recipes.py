@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from itertools import count
 
 import pytest
 
 from sitoolkit.recipes import Design, Refusal, design_tool, gather, replay_case, replay_without
+from sitoolkit.recipes.checks import lint, type_check
 from sitoolkit.records import Outcome, Source, ToolInvocation
 from sitoolkit.sandbox import check_source
 
@@ -159,3 +161,17 @@ def test_hostile_values_in_the_evidence_stay_data_in_the_source():
     design, _ = judged([*good, call("resize", {"size": "2", "note": evil}, mode="ARGS")], "resize", "ARGS")
     assert check_source(design.source) == []
     assert "\nimport os" not in design.source
+
+
+@pytest.mark.parametrize("name", ["background", "retry", "validate", "near_names", "reread", "explain"])
+def test_every_recipe_ships_linted_and_type_checked(name):
+    text = files("sitoolkit.recipes").joinpath("texts", f"{name}.py.txt").read_text(encoding="utf-8")
+    source = text.replace("__PARAMETERS__", "{'tool': 'x'}")
+    assert lint(source).detail == ""
+    assert type_check(source).detail == ""
+
+
+def test_a_fault_in_a_source_is_found_and_named_by_its_own_line():
+    bad = "def run(args: dict, host: Host) -> dict:\n    return host.sleep('x')\n"
+    assert "line 2" in type_check(bad).detail
+    assert "line 2" in lint("def run(args, host):\n    return undefined_name\n").detail
