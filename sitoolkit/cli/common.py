@@ -97,7 +97,9 @@ class VerbGroup(click.Group):
         _write_examples(formatter, self.examples)
         super().format_epilog(ctx, formatter)
 
-    def command(self, *args: Any, examples: str = "", **kwargs: Any) -> Any:
+    def command(  # type: ignore[override]
+        self, *args: Any, examples: str = "", **kwargs: Any
+    ) -> Callable[[Callable[..., Any]], click.Command]:
         """As `click.Group.command`, with examples for the help."""
         decorate = super().command(*args, **kwargs)
 
