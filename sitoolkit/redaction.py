@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sitoolkit.errors import ConfigError
 from sitoolkit.records import Session, ToolInvocation, Turn
-from sitoolkit.secret_names import (
+from sitoolkit.secrets.names import (
     PLACEHOLDER,
     is_placeholder,
     is_reference,
@@ -23,7 +23,9 @@ from sitoolkit.secret_names import (
     looks_random,
     placeholder,
 )
-from sitoolkit.secret_scan import Span, find_secrets
+from sitoolkit.secrets.scan import find_secrets
+from sitoolkit.secrets.spans import Span, apart, memorable, occurrences
+from sitoolkit.secrets.views import decoded, joined, uncoloured
 from sitoolkit.settings import RedactionSettings, Settings
 from sitoolkit.stable import bound, content_hash, drop_blobs, occurrence_id, stable_text
 
@@ -43,11 +45,6 @@ RESULT_CHARS = 8_000  # cap of a result in the telemetry log, as settings.captur
 ARGS_CHARS = 64_000  # cap of a call's arguments
 _MAX_DEPTH = 200
 _TOO_DEEP = "…[nested too deep]…"
-_ANSI = re.compile(
-    r"(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e|\^\[)\[[0-9;?]{0,20}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[\u200b\u200c\u200d\u2060\ufeff\u00ad]"
-)
-_WRAPS = re.compile(_ANSI.pattern + r"|(?:\\r)?\\n[ \t]*(?:[>|│+] ?)?|\r?\n[ \t]*(?:[>|│+] ?)?")
-_ESCAPED = re.compile(r"%([2-7][0-9A-Fa-f])|\\(/)|\\u00([2-7][0-9A-Fa-f])")
 _SCHEMA_TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
 _PLAIN_FIELDS = frozenset(
     [
@@ -280,56 +277,20 @@ class _Work:
         return self._plain(text)
 
     def _plain(self, text: str) -> str:
-        for _ in range(12):
+        spans = self._spans(text)
+        while spans:  # ends, since each round leaves fewer characters outside placeholders
+            text = self._cut(text, spans)
             spans = self._spans(text)
-            if not spans:
-                return text
-            pieces, position = [], 0
-            for span in spans:
-                pieces += [text[position : span.start], placeholder(span.kind)]
-                position = span.end
-                self.counts[span.kind] += 1
-            text = "".join([*pieces, text[position:]])
         return text
 
     def _spans(self, text: str) -> list[Span]:
-        kept = (PLACEHOLDER.search(text) and [match.span() for match in PLACEHOLDER.finditer(text)]) or []
-        found: list[Span] = []
-        for view, starts, ends in _views(text):
-            for span in (*find_secrets(view), *self._extra_spans(view)):
-                if span.sure:
-                    self._remember(view[span.start : span.end], span.kind)
-                found.append(Span(starts(span.start), ends(span.end), span.kind))
-        if "\n" in text or "\\n" in text:
-            found.extend(self._split_spans(text))
-        return _apart(found, kept)
-
-    def _split_spans(self, text: str) -> Iterable[Span]:
-        """Secrets whose name, or whose value of fixed length, a line break cuts in two."""
-        view, starts, ends = _without(text, _WRAPS)
-        for span in find_secrets(view):
-            anchor = span.anchor if span.anchor >= 0 else span.start
-            for at in range(anchor + 1, span.end):
-                if ends(at) == starts(at):
-                    continue
-                inside_word = _word(view[at - 1]) and _word(view[at])
-                if at > span.start and span.kind != "aws_secret_access_key":
-                    break
-                if inside_word or span.kind == "aws_secret_access_key":
-                    value = view[span.start : span.end]
-                    if looks_random(value):
-                        end = next(
-                            (
-                                cut
-                                for cut in range(span.start + 1, span.end)
-                                if ends(cut) != starts(cut) and at < span.start
-                            ),
-                            span.end,
-                        )
-                        if span.sure:
-                            self._remember(view[span.start : end], span.kind)
-                        yield Span(starts(span.start), ends(end), span.kind)
-                    break
+        found = [*find_secrets(text), *self._extra_spans(text)]
+        if not found:
+            return []
+        for span in found:
+            if span.sure:
+                self._remember(text[span.start : span.end], span.kind)
+        return _around(apart(found), PLACEHOLDER.finditer(text))
 
     def _extra_spans(self, text: str) -> Iterable[Span]:
         for kind, pattern in self.redactor._extra:
@@ -338,16 +299,10 @@ class _Work:
                     yield Span(match.start(), match.end(), kind)
 
     def _remember(self, value: str, kind: str, password: bool = False) -> None:
-        value = re.sub(r"\s+", "", value) if kind not in ("private_key",) else value
-        if (
-            len(value) < 8
-            or len(value) > 4_000
-            or value.isdigit()
-            or is_placeholder(value)
-            or PLACEHOLDER.search(value)
-        ):
-            return
-        if looks_random(value) or (password and not value.isalpha()) or len(value) >= 24:
+        for view in (uncoloured(value), decoded(value)):
+            value = view.text if view else value
+        value = value if kind == "private_key" else re.sub(r"\s+|\\\\[nr]", "", value)
+        if memorable(value, password) and not PLACEHOLDER.search(value):
             self.known.setdefault(value, kind)
 
     # ---- second pass: scrub what the first found elsewhere
@@ -397,23 +352,31 @@ class _Work:
         return "".join(pieces)
 
     def _scrub_wrapped(self, text: str) -> str:
-        for view, starts, ends in _views(text, wrapped=True):
-            found = []
-            for secret, kind in self.known.items():
-                at = view.find(secret)
-                while at >= 0:
-                    found.append(Span(starts(at), ends(at + len(secret)), kind))
-                    at = view.find(secret, at + len(secret))
-            kept = [match.span() for match in PLACEHOLDER.finditer(text)]
-            spans = _apart(found, kept)
+        for look in (uncoloured, decoded, joined):
+            view = look(text)
+            found = (
+                [
+                    Span(view.start(at), view.end(at + len(secret)), kind)
+                    for secret, kind in self.known.items()
+                    if view and secret in view.text
+                    for at in occurrences(view.text, secret)
+                ]
+                if view
+                else []
+            )
+            spans = _around(apart(found), PLACEHOLDER.finditer(text))
             if spans:
-                pieces, position = [], 0
-                for span in spans:
-                    pieces += [text[position : span.start], placeholder(span.kind)]
-                    position = span.end
-                    self.counts[span.kind] += 1
-                return self.scrub_text("".join([*pieces, text[position:]]))
+                return self.scrub_text(self._cut(text, spans))
         return text
+
+    def _cut(self, text: str, spans: list[Span]) -> str:
+        pieces: list[str] = []
+        position = 0
+        for span in spans:
+            pieces += [text[position : span.start], placeholder(span.kind)]
+            position = span.end
+            self.counts[span.kind] += 1
+        return "".join([*pieces, text[position:]])
 
 
 def _next_name(name: str) -> str:
@@ -430,80 +393,20 @@ def _json(text: str) -> Any:
         return None
 
 
-def _apart(spans: list[Span], kept: list[tuple[int, int]]) -> list[Span]:
-    """Spans in order, merged where they overlap, and never over a placeholder that stands already."""
-    merged: list[Span] = []
-    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
-        if merged and span.start < merged[-1].end:
-            if span.end > merged[-1].end:
-                merged[-1] = merged[-1]._replace(end=span.end)
-            continue
-        merged.append(span)
+def _around(spans: list[Span], marks: Iterable[re.Match[str]]) -> list[Span]:
+    """The spans without the placeholders that stand in the text already."""
+    kept = [mark.span() for mark in marks]
     if not kept:
-        return [span for span in merged if span.end > span.start]
-    result = []
-    for span in merged:
+        return spans
+    result: list[Span] = []
+    for span in spans:
         start = span.start
         for left, right in kept:
-            if right <= start or left >= span.end:
-                continue
-            if left > start:
-                result.append(span._replace(start=start, end=left))
-            start = right
-        if start < span.end:
-            result.append(span._replace(start=start))
+            if right > start and left < span.end:
+                result.append(span._replace(start=start, end=max(start, left)))
+                start = right
+        result.append(span._replace(start=start))
     return [span for span in result if span.end > span.start]
-
-
-def _word(char: str) -> bool:
-    return char.isalnum() or char in "_-"
-
-
-def _identity(position: int) -> int:
-    return position
-
-
-def _views(text: str, wrapped: bool = False) -> Iterable[tuple[str, Any, Any]]:
-    """The text, and where they differ the text without colour codes and with escapes resolved, each with the way back."""
-    yield text, _identity, _identity
-    coloured = (
-        "\x1b" in text or ("[" in text and _ANSI.search(text)) or (not text.isascii() and _ANSI.search(text))
-    )
-    if coloured:
-        yield _without(text, _ANSI)
-    if ("%" in text or "\\" in text) and _ESCAPED.search(text):
-        yield _without(text, re.compile(_ANSI.pattern + "|" + _ESCAPED.pattern))
-    if wrapped and ("\n" in text or "\\n" in text):
-        yield _without(text, _WRAPS)
-
-
-def _without(text: str, pattern: re.Pattern[str]) -> tuple[str, Any, Any]:
-    pieces: list[str] = []
-    origin: list[int] = []
-    ends: list[int] = []
-    position = 0
-    for match in pattern.finditer(text):
-        pieces.append(text[position : match.start()])
-        origin.extend(range(position, match.start()))
-        ends.extend(range(position + 1, match.start() + 1))
-        groups = [group for group in match.groups() if group]
-        if groups:
-            char = groups[0] if groups[0] == "/" else chr(int(groups[0], 16))
-            pieces.append(char)
-            origin.append(match.start())
-            ends.append(match.end())
-        position = match.end()
-    pieces.append(text[position:])
-    origin.extend(range(position, len(text)))
-    ends.extend(range(position + 1, len(text) + 1))
-
-    def start(at: int) -> int:
-        return origin[at] if at < len(origin) else len(text)
-
-    def end(at: int) -> int:
-        return ends[at - 1] if at else 0
-
-    return "".join(pieces), start, end
 
 
 _DEFAULT = Redactor()

@@ -1,0 +1,166 @@
+"""Comes in: text. Goes out: the secrets in it that are told by where they stand: in a URL, a header, behind a flag of a command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sitoolkit.secrets.names import is_placeholder, is_reference, key_kind, looks_random
+from sitoolkit.secrets.runs import decode
+from sitoolkit.secrets.spans import Span, memorable, occurrences
+from sitoolkit.secrets.views import LINE_BREAK, next_line
+
+__all__ = ["by_place", "continued"]
+
+_USERINFO = re.compile(r"(?P<user>[^\s/?#@:\"'<>\\]{0,200}):(?P<pw>[^\s/?#\"'<>\\]{1,400})@")
+_TOKEN_USER = re.compile(r"(?P<pw>[A-Za-z0-9_.~%+=-]{16,300})@")
+_SAMPLE_USERS = frozenset(
+    ["user", "username", "usr", "foo", "me", "name", "login", "u", "youruser", "your_user"]
+)
+_SAMPLE_PASSWORDS = frozenset(
+    ["pass", "password", "passwd", "pwd", "pw", "p", "secret", "bar", "yourpassword", "your_password"]
+)
+
+_QUERY = re.compile(
+    r"[?&;](?:amp;)?(?P<key>[A-Za-z0-9_.\[\]-]{1,60})=(?P<value>[^\s&#;\"'<>\\`)\]}|]{4,4000})"
+)
+_QUERY_KEYS = frozenset(
+    [
+        "sig",
+        "signature",
+        "x-amz-signature",
+        "x-goog-signature",
+        "x-amz-security-token",
+        "x-amz-credential",
+        "access_token",
+        "api_key",
+        "apikey",
+        "token",
+        "auth",
+        "key",
+        "code",
+        "client_secret",
+        "id_token",
+        "refresh_token",
+        "sas",
+        "hmac",
+        "x-ms-signature",
+    ]
+)
+_SHORT_WORDS = frozenset(["key", "code", "auth", "sig", "token", "sas"])
+
+_BEARER = re.compile(r"[Bb](?:earer|EARER)(?:[ \t]+|%20|\+)\\{0,4}[\"']?([A-Za-z0-9._~+/=-]{8,8000})")
+_BASIC = re.compile(r"[Bb](?:asic|ASIC)[ \t]+([A-Za-z0-9+/_-]{8,4000}={0,2})")
+_COOKIE = re.compile(r"(?:set-)?cookie2?\\{0,8}[\"']?\s{0,3}[:=,]\s{0,3}\\{0,8}[\"']?", re.I)
+_COOKIE_TEXT = re.compile(r"[^\r\n\"'\\<>]{3,8000}")
+_COOKIE_PART = re.compile(r"[^;\s=,]{1,200}=([^;\s]{1,4000})")
+_COOKIE_PLAIN = frozenset(["path", "domain", "expires", "max-age", "samesite", "version", "priority"])
+
+_MYSQL = re.compile(
+    r"(?:mysql|mariadb)[a-z]*\b[^\n|]{0,300}?[\s\"'](?:-p|--password[= ])\\{0,4}[\"']?([^\s\"'\\;|&]{1,200})"
+)
+_USER_FLAG = re.compile(
+    r"(?:^|[\s\"'])(?:-u|-U|--user|--proxy-user)(?:[ =]?\\{0,4}[\"']?|\\{0,4}[\"'],\s{0,3}\\{0,4}[\"'])([^\s:\"'\\/]{1,100}):([^\s\"'\\]{1,300})"
+)
+_LOGIN = re.compile(
+    r"(?:sshpass|(?:docker|helm|podman|registry|az|oc|npm)\s{1,3}login|redis-cli|ldap\w{1,10})\b[^\n|]{0,300}?\s(?:-p|-a|-w)[ =]?\\{0,4}[\"']?([^\s\"'\\;|&]{1,200})"
+)
+_PASS_SOURCE = re.compile(r"\bpass:([^\s\"'\\;|&]{4,200})")
+_CLIENTS = ("curl", "http", "wget", "ab ")
+_CONTINUATION = re.compile(r"[A-Za-z0-9_.+/=%~!@#$^*-]{4,400}")
+
+
+def by_place(text: str, low: str) -> Iterator[Span]:
+    """Secrets told by where they stand.
+
+    Args:
+        text: where to look.
+        low: the same with ASCII letters in lower case.
+    """
+    yield from _in_urls(text)
+    yield from _in_headers(text, low)
+    yield from _in_commands(text, low)
+
+
+def _in_urls(text: str) -> Iterator[Span]:
+    for at in occurrences(text, "://"):
+        match = _USERINFO.match(text, at + 3)
+        if match:
+            user, value = match["user"], match["pw"]
+            sample = user.lower() in _SAMPLE_USERS and value.lower() in _SAMPLE_PASSWORDS
+            if not sample and not is_placeholder(value) and not is_reference(value):
+                yield Span(match.start("pw"), match.end("pw"), "url_password", memorable(value))
+            continue
+        match = _TOKEN_USER.match(text, at + 3)
+        if match and looks_random(match["pw"]):
+            yield Span(match.start("pw"), match.end("pw"), "url_token")
+    if "=" in text and ("?" in text or "&" in text):
+        for match in _QUERY.finditer(text):
+            key, value = match["key"].lower(), match["value"]
+            if not (key in _QUERY_KEYS or key_kind(key)) or is_placeholder(value) or is_reference(value):
+                continue
+            if key in _SHORT_WORDS and (len(value) < 12 or not looks_random(value)):
+                continue
+            yield Span(*match.span("value"), "url_query", memorable(value), match.start("key"))
+
+
+def _in_headers(text: str, low: str) -> Iterator[Span]:
+    if "bearer" in low:
+        for match in _BEARER.finditer(text):
+            value = match[1]
+            if (
+                not is_placeholder(value)
+                and not is_reference(value)
+                and (len(value) >= 20 or looks_random(value))
+            ):
+                yield Span(match.start(1), continued(text, match.end()), "bearer", anchor=match.start())
+    if "basic" in low:
+        for match in _BASIC.finditer(text):
+            if ":" in (decode(match[1]) or "") or (looks_random(match[1]) and len(match[1]) >= 16):
+                yield Span(match.start(1), continued(text, match.end()), "basic", anchor=match.start())
+    if "cookie" in low:
+        for match in _COOKIE.finditer(text):
+            found = _COOKIE_TEXT.match(text, match.end())
+            if found:
+                yield from _in_cookie(found, match.start())
+
+
+def _in_cookie(match: re.Match[str], anchor: int) -> Iterator[Span]:
+    for part in _COOKIE_PART.finditer(match.group()):
+        name = part.group().partition("=")[0].lower()
+        if name not in _COOKIE_PLAIN and not is_placeholder(part[1]):
+            start = match.start()
+            yield Span(start + part.start(1), start + part.end(1), "cookie", memorable(part[1]), anchor)
+
+
+def _in_commands(text: str, low: str) -> Iterator[Span]:
+    if "mysql" in low or "mariadb" in low:
+        yield from _first_group(_MYSQL, text)
+    if "-u" in low or "--proxy-user" in low:
+        for match in _USER_FLAG.finditer(text):
+            before = low[max(0, match.start() - 400) : match.start()]
+            numbers = match[1].isdigit() and match[2].isdigit()  # user and group ids
+            if not numbers and any(client in before for client in _CLIENTS) and not is_placeholder(match[2]):
+                yield Span(*match.span(2), "cli_password", memorable(match[2], True), match.start())
+    if "sshpass" in low or " login" in low or "redis-cli" in low or "ldap" in low:
+        yield from _first_group(_LOGIN, text)
+    if "pass:" in low:
+        yield from _first_group(_PASS_SOURCE, text)
+
+
+def _first_group(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
+    for match in pattern.finditer(text):
+        if not is_placeholder(match[1]) and not is_reference(match[1]):
+            yield Span(*match.span(1), "cli_password", memorable(match[1], True))
+
+
+def continued(text: str, end: int) -> int:
+    """End of a value that ends at a line's end, with the rest that a terminal wrapped, where the rest looks like one."""
+    while LINE_BREAK.match(text, end):
+        piece = _CONTINUATION.match(text, next_line(text, end))
+        if not piece or not looks_random(piece.group()) or "=" in piece.group().rstrip("="):
+            return end
+        if text[piece.end() : piece.end() + 1] in ("=", ":", "("):
+            return end
+        end = piece.end()
+    return end
