@@ -18,6 +18,10 @@ _LAZY: dict[str, str] = {
     "ToolInvocation": "sitoolkit.records",
     "Turn": "sitoolkit.records",
     "Workspace": "sitoolkit.workspace",
+    "detect_format": "sitoolkit.transcripts.detect",
+    "judge": "sitoolkit.failures",
+    "read_sessions": "sitoolkit.transcripts.read",
+    "write_sessions": "sitoolkit.transcripts.write",
 }
 
 __all__ = ["__version__", *sorted(_LAZY)]  # noqa: PLE0604 - names are strings from the table above

@@ -1,0 +1,110 @@
+"""Paths become sessions: in come files, folders and globs, out comes one session after another, and a filled report."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from sitoolkit.errors import TranscriptError
+from sitoolkit.records import Session
+from sitoolkit.transcripts.base import ReadReport, TranscriptFile
+from sitoolkit.transcripts.detect import choose, choose_folder, reader_named
+
+__all__ = ["find_transcripts", "read_sessions"]
+
+_SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", ".git", ".venv", "venv", ".ipynb_checkpoints"})
+_PROSE = frozenset(
+    {".md", ".txt", ".csv", ".tsv", ".py", ".toml", ".cfg", ".html", ".png", ".jpg", ".pdf", ".ipynb"}
+)
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def read_sessions(
+    paths: Paths, format: str | None = None, report: ReadReport | None = None, *, root: Path | None = None
+) -> Iterator[Session]:
+    """Read transcripts of any known format, one session at a time, as they are: callers redact (`redaction.seal`).
+
+    >>> for session in read_sessions("runs/", report=(report := ReadReport())):
+    ...     print(session.id, len(session.calls))
+
+    Args:
+        paths: a file, a folder (read in order of path, with its subfolders), a glob, or several of them.
+        format: name of the format; by default each file's content tells.
+        report: filled with counts and with everything that was set aside.
+
+    Raises:
+        TranscriptError: the one file that was asked for is empty, unknown or unreadable, or nothing was found. Where
+            several files are read, such a file is set aside in the report and the others go on.
+        ParameterError: no reader has the name `format`.
+    """
+    report = ReadReport() if report is None else report
+    reader = reader_named(format) if format else None
+    asked = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    found = list(_found(asked))
+    if not found:
+        names = ", ".join(str(path) for path in asked) or "no path"
+        raise TranscriptError(f"{names}: nothing found to read", file=names, reason="nothing found to read")
+    alone = len(found) == 1 and found[0][0] == Path(asked[0])
+    for path, folder_reader in found:
+        report.files += 1
+        try:
+            if folder_reader is not None:
+                sessions = folder_reader.read_folder(path, report)
+                report.formats[folder_reader.NAME] += 1
+            else:
+                source = TranscriptFile(path)
+                chosen = reader or choose(source)[0]
+                _ = source.head  # an empty file is told here, whoever reads it
+                sessions = chosen.read(source, report)
+                report.formats[chosen.NAME] += 1
+            for session in sessions:
+                report.saw(session)
+                yield session
+        except TranscriptError as fault:
+            if alone:
+                raise
+            report.put_aside(fault.file or str(path), fault.line, fault.reason.removeprefix(f"{path}: "))
+
+
+def _found(asked: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[Path, Any]]:
+    """Each file once, and folders that are a transcript as a whole with their reader."""
+    seen: set[Path] = set()
+    for name in asked:
+        path = Path(name)
+        if path.exists():
+            places = find_transcripts(path)
+        elif glob.has_magic(str(path)):
+            matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+            places = (place for match in matches for place in find_transcripts(Path(match)))
+        else:
+            raise TranscriptError(
+                f"{path}: no such file or folder", file=str(path), reason="no such file or folder"
+            )
+        for place, reader in places:
+            key = place.resolve()
+            if key not in seen:
+                seen.add(key)
+                yield place, reader
+
+
+def find_transcripts(path: Path) -> Iterator[tuple[Path, Any]]:
+    """The files to read under a path, in order of name, and the folders that one reader takes as a whole.
+
+    Hidden files and folders of tools are passed over.
+    """
+    if not path.is_dir():
+        yield path, None
+        return
+    whole = choose_folder(path)
+    if whole is not None:
+        yield path, whole[0]
+        return
+    for inner in sorted(path.iterdir(), key=lambda item: item.name):
+        if inner.name.startswith(".") or inner.name in _SKIPPED_FOLDERS:
+            continue
+        if inner.is_dir() or inner.is_file():
+            yield from find_transcripts(inner)
