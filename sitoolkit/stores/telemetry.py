@@ -1,0 +1,640 @@
+"""Telemetry: redacted records of calls, sessions, signals and user turns come in and are kept; frames and SQL go out.
+
+A folder a stream. Each day of import is a JSONL file that several processes append to; sealed days are Parquet. DuckDB
+reads both through one view in memory and holds no lock on them. A record is known by its id: the same again is a repeat, a
+changed one (a call that got its result in a longer transcript) is appended as a new version, and the view shows the newest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sitoolkit.errors import StoreDamaged, StoreError
+from sitoolkit.records import Clock, Item, Record, ToolInvocation, iso, parse_time, utc_now
+from sitoolkit.stores.lock import writer_lock
+from sitoolkit.stores.log import Fault, encode, explain_disk, locked_file, read_lines, write_lines
+from sitoolkit.stores.telemetry_schema import COLUMNS, JSON_COLUMNS, STREAMS, VIEWS
+
+if TYPE_CHECKING:
+    import duckdb
+    import numpy as np
+    import polars as pl
+    from numpy.typing import NDArray
+
+__all__ = ["STREAMS", "Appended", "Telemetry"]
+
+log = logging.getLogger(__name__)
+
+LINE_BYTES = 16 << 20  # a longer record is refused; results are bounded long before
+_VOLATILE = ("source", "result_source", "imported_at")  # where and when it was read is not what it says
+
+
+class Appended(Record):
+    """What happened to the records of one append."""
+
+    written: int = 0  # new ids
+    updated: int = 0  # known ids whose content changed; appended as a new version
+    repeated: int = 0  # known, nothing new
+    failed: tuple[Item, ...] = ()  # refused, with the reason
+    new_ids: tuple[str, ...] = ()  # ids written or updated, in the order given
+
+
+class _Part(NamedTuple):
+    name: str  # "2026-05-04.0"
+    sealed: bool
+    path: Path
+
+
+class Telemetry:
+    """The append-only record of everything that was imported.
+
+    >>> telemetry = Telemetry(Path("/tmp/example-telemetry"))
+    >>> telemetry.append("calls", [call.to_json() for call in session.calls]).written  # doctest: +SKIP
+    12
+
+    Args:
+        folder: where the streams lie; made at the first append.
+        clock: decides the day of import.
+        fsync: wait for the disk at each append.
+        seal_after_days: days older than this become Parquet when `seal` runs.
+        lock_timeout_s: seconds to wait for another importer.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        clock: Clock = utc_now,
+        fsync: bool = True,
+        seal_after_days: float = 1.0,
+        lock_timeout_s: float = 30.0,
+    ) -> None:
+        self.folder = Path(folder)
+        self.clock = clock
+        self.fsync = fsync
+        self.seal_after_days = seal_after_days
+        self.lock_timeout_s = lock_timeout_s
+        self._known = {stream: _Known() for stream in STREAMS}
+
+    # ------------------------------------------------------------ in
+
+    def append(self, stream: str, records: Iterable[Mapping[str, Any]]) -> Appended:
+        """Append records that are not known yet; all of them or none.
+
+        Args:
+            stream: `calls`, `sessions`, `signals` or `turns`.
+            records: JSON objects with an `id`; redacted by the caller.
+
+        Raises:
+            StoreError: the disk is full or the folder read-only; nothing was kept.
+            StoreLocked: another importer held the stream too long.
+        """
+        _check_stream(stream)
+        now = self.clock()
+        prepared, failed = _prepare(stream, records, iso(now) or "")
+        if not prepared:
+            return Appended(failed=tuple(failed))
+        with writer_lock(self.folder, self.lock_timeout_s, doing="import"):
+            known = self._known[stream]
+            known.catch_up(self._parts(stream))
+            fresh, report = known.sort_out(prepared, stream)
+            if fresh:
+                self._write(stream, now, [item.line() for item in fresh])
+                known.add(fresh, self._parts(stream))
+        return report.model_copy(update={"failed": tuple(failed)})
+
+    def _write(self, stream: str, now: datetime, lines: Sequence[bytes]) -> None:
+        day = f"{now:%Y-%m-%d}"
+        number = 0
+        while True:
+            path = self.folder / stream / f"{day}.{number}.jsonl"
+            if path.with_suffix(".parquet").exists():
+                number += 1
+                continue
+            with locked_file(path) as descriptor, explain_disk(path):
+                write_lines(descriptor, lines, fsync=self.fsync)
+            return
+
+    def seal(self, *, before: datetime | None = None) -> dict[str, int]:
+        """Turn whole days of JSONL into Parquet; gives rows sealed for each stream.
+
+        A crash at any point leaves either the JSONL or the Parquet file to be read, never both. Torn lines are kept beside
+        it in a `.torn` file.
+
+        Args:
+            before: days that ended before this; by default those older than `seal_after_days`.
+        """
+        limit = before or self.clock() - timedelta(days=self.seal_after_days)
+        sealed: dict[str, int] = {}
+        with writer_lock(self.folder, self.lock_timeout_s, doing="seal days"):
+            for stream in STREAMS:
+                for part in self._parts(stream, hidden=True):
+                    day = datetime.fromisoformat(f"{part.name[:10]}T00:00:00+00:00")
+                    if not part.sealed and day + timedelta(days=1) <= limit:
+                        sealed[stream] = sealed.get(stream, 0) + self._seal_part(stream, part)
+        return sealed
+
+    def _seal_part(self, stream: str, part: _Part) -> int:
+        target = part.path.with_suffix(".parquet")
+        if target.exists():  # a crash between the rename and the removal: the Parquet file is whole
+            part.path.unlink(missing_ok=True)
+            return 0
+        faults: list[Fault] = []
+        count = sum(1 for _ in read_lines(part.path, faults=faults))
+        partial = target.with_suffix(".partial")
+        with _connect() as con, explain_disk(part.path, "seal"):
+            rows = con.sql(_select_jsonl(stream, [part.path])).to_arrow_table()
+            if rows.num_rows != count:
+                log.warning("%s stays JSONL: %d of %d lines fit its schema", part.path, rows.num_rows, count)
+                return 0
+            import pyarrow.parquet as pq
+
+            pq.write_table(rows, partial, compression="zstd", row_group_size=100_000)
+            _sync(partial)
+            if faults:
+                _keep_torn(part.path, faults)
+            partial.replace(target)
+            _sync(target.parent)
+            part.path.unlink()
+        return count
+
+    # ------------------------------------------------------------ out
+
+    def _parts(self, stream: str, *, hidden: bool = False) -> list[_Part]:
+        """The files of a stream in order; JSONL that was already sealed is left out unless `hidden`."""
+        try:
+            names = sorted(os.listdir(self.folder / stream))  # noqa: PTH208 - names are enough, and a year has many
+        except FileNotFoundError:
+            return []
+        sealed = {name[:-8] for name in names if name.endswith(".parquet")}
+        parts = []
+        for name in names:
+            stem, _, kind = name.rpartition(".")
+            if kind == "parquet" or (kind == "jsonl" and (hidden or stem not in sealed)):
+                parts.append(_Part(stem, kind == "parquet", self.folder / stream / name))
+        return parts
+
+    def connection(
+        self, *, load: bool = False, tables: Iterable[str] | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection in memory with `calls`, `sessions`, `signals` and `turns`; the caller closes it.
+
+        Args:
+            load: read the records into tables now (many queries over many records) instead of views that read the
+                files at each query.
+            tables: only these.
+
+        Raises:
+            StoreDamaged: a file cannot be read.
+        """
+        import duckdb
+
+        wanted = STREAMS if tables is None else [name for name in STREAMS if name in set(tables)]
+        for attempt in range(5):
+            con = _connect()
+            try:
+                for stream in wanted:
+                    kind = "table" if load else "view"
+                    con.execute(f"create {kind} {stream} as {self._select(con, stream)}")
+                return con
+            except duckdb.IOException as fault:  # a day was sealed between the listing and the reading
+                con.close()
+                if attempt == 4:
+                    raise StoreDamaged(
+                        f"telemetry in {self.folder} cannot be read: {fault}; run `sitoolkit doctor`"
+                    ) from fault
+        raise AssertionError("unreachable")
+
+    def _select(self, con: duckdb.DuckDBPyConnection, stream: str) -> str:
+        parts = self._parts(stream)
+        sources = []
+        lines = [part.path for part in parts if not part.sealed and part.path.stat().st_size]
+        if lines:
+            sources.append(_select_jsonl(stream, lines))
+        sealed = [part.path for part in parts if part.sealed]
+        if sealed:
+            sources.append(_select_parquet(con, stream, sealed))
+        if not sources:
+            nothing = ", ".join(f"null::{kind} as {_name(name)}" for name, kind in COLUMNS[stream].items())
+            sources.append(f"select {nothing} where false")
+        raw = " union all ".join(sources)
+        return VIEWS[stream].format(
+            newest=f"""with raw as ({raw}), changed as (select id, max(v) as v from raw where v > 0 group by id),
+            newest as (select raw.* from raw left join changed using (id) where raw.v = coalesce(changed.v, 0))"""
+        )
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """Rows of a trusted query over the four streams; `Workspace.sql` is the one for queries of others."""
+        with self.connection() as con:
+            frame: pl.DataFrame = con.sql(query).pl()
+        return frame
+
+    def calls_frame(
+        self,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        session_ids: Iterable[str] | None = None,
+        scopes: Iterable[str] | None = None,
+        tools: Iterable[str] | None = None,
+        outcomes: Iterable[str] | None = None,
+        ids: Iterable[str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pl.DataFrame:
+        """Calls as a polars frame, ordered by time, session and position.
+
+        Args:
+            since: first instant, by the call's time or else its import.
+            until: last instant.
+            session_ids: only these sessions.
+            scopes: only these scopes (a call's scope is its agent, else its project, else global).
+            tools: only these tools.
+            outcomes: only these outcomes.
+            ids: only these occurrences.
+            columns: only these columns; `args`, `result` and `payload` are JSON text.
+        """
+        query, values = self._calls_query(
+            since, until, session_ids, scopes, tools, outcomes, ids, columns=columns
+        )
+        with self.connection(tables=["calls"]) as con:
+            frame: pl.DataFrame = con.sql(query, params=values).pl()
+        return frame
+
+    def invocations(
+        self,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        session_ids: Iterable[str] | None = None,
+        scopes: Iterable[str] | None = None,
+        tools: Iterable[str] | None = None,
+        outcomes: Iterable[str] | None = None,
+        ids: Iterable[str] | None = None,
+    ) -> Iterator[ToolInvocation]:
+        """Calls as records, ordered by time, session and position; arguments as for `calls_frame`."""
+        query, values = self._calls_query(since, until, session_ids, scopes, tools, outcomes, ids)
+        with self.connection(tables=["calls"]) as con:
+            reader = con.sql(query, params=values).to_arrow_reader(10_000)
+            for batch in reader:
+                for row in batch.to_pylist():
+                    yield ToolInvocation.model_validate(_plain("calls", row))
+
+    def _calls_query(
+        self,
+        since: datetime | str | None,
+        until: datetime | str | None,
+        session_ids: Iterable[str] | None,
+        scopes: Iterable[str] | None,
+        tools: Iterable[str] | None,
+        outcomes: Iterable[str] | None,
+        ids: Iterable[str] | None,
+        *,
+        columns: Sequence[str] | None = None,
+    ) -> tuple[str, list[Any]]:
+        chosen = "*"
+        if columns is not None:
+            known = {*COLUMNS["calls"], "happened_at", "scope", "source_file", "source_line"}
+            unknown = [name for name in columns if name not in known]
+            if unknown:
+                raise StoreError(f"calls have no column {unknown[0]!r}; known: {', '.join(sorted(known))}")
+            chosen = ", ".join(_name(name) for name in columns)
+        where: list[str] = ["true"]
+        values: list[Any] = []
+        for text, value in (("happened_at >= ?", parse_time(since)), ("happened_at <= ?", parse_time(until))):
+            if value is not None:
+                where.append(text)
+                values.append(value)
+        for column, wanted in (
+            ("session_id", session_ids), ("scope", scopes), ("tool", tools), ("outcome", outcomes), ("id", ids),
+        ):  # fmt: skip
+            if wanted is not None:
+                where.append(f"{column} in (select unnest(?::varchar[]))")
+                values.append([str(one) for one in wanted])
+        return (
+            f"select {chosen} from calls where {' and '.join(where)} order by happened_at, session_id, seq, id",
+            values,
+        )
+
+    def resolve(self, ids: Iterable[str]) -> pl.DataFrame:
+        """Where evidence comes from: a row (id, kind, session_id, tool, file, line, format) for each id that is known."""
+        with self.connection() as con:
+            frame: pl.DataFrame = con.sql(
+                """with wanted as (select distinct unnest(?::varchar[]) as id), found as (
+                select id, 'call' as kind, session_id, tool, source from calls semi join wanted using (id) union all
+                select id, 'session', id, null, source from sessions semi join wanted using (id) union all
+                select id, 'signal', session_id, null, source from signals semi join wanted using (id) union all
+                select id, 'turn', session_id, null, source from turns semi join wanted using (id))
+                select id, kind, session_id, tool, source.file as file, source.line as line, source.format as format
+                from found order by id, kind""",
+                params=[[str(one) for one in ids]],
+            ).pl()
+        return frame
+
+    def check(self) -> list[Fault]:
+        """Read every line and every sealed day; gives what is damaged, with file, line and reason."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        faults: list[Fault] = []
+        for stream in STREAMS:
+            for part in self._parts(stream):
+                if part.sealed:
+                    try:
+                        pq.read_table(part.path, columns=["id"])
+                    except (pa.ArrowException, OSError) as fault:
+                        faults.append(Fault(str(part.path), 0, f"not readable: {fault}"))
+                else:
+                    for _ in read_lines(part.path, faults=faults):
+                        pass
+        return faults
+
+
+# ---------------------------------------------------------------- what is known
+
+
+class _New(NamedTuple):
+    id: str
+    body: str  # 16 hex digits over the content
+    fields: dict[str, Any]
+    version: int
+
+    def line(self) -> bytes:
+        return encode({"id": self.id, "h": self.body, "v": self.version, **self.fields})
+
+
+class _Known:
+    """Which ids and contents a stream holds, as 64-bit hashes; kept up to date by reading what was appended.
+
+    Two of a million ids share a hash with a chance of 3 in 10**8; the cost would be one record told as repeated.
+    """
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self._ids: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._bodies: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._new_ids: set[int] = set()
+        self._new_bodies: set[int] = set()
+        self._versions: dict[int, int] = {}  # of ids that were changed
+        self._read: dict[str, int] = {}  # part -> bytes of its JSONL that were read; -1 for all of it
+
+    def catch_up(self, parts: Sequence[_Part]) -> None:
+        """Take in what other processes appended."""
+        for part in parts:
+            done = self._read.get(part.name, 0)
+            if done < 0:
+                continue
+            if part.sealed:
+                self._take(_sealed_ids(part.path))
+                self._read[part.name] = -1
+                continue
+            size = part.path.stat().st_size
+            if size <= done:
+                continue
+            if size - done > (8 << 20) and done == 0:
+                self._take(_many_ids(part.path))
+                self._read[part.name] = size
+                continue
+            ids, bodies, versions = [], [], []
+            for line in read_lines(part.path, offset=done):
+                ids.append(str(line.record.get("id")))
+                bodies.append(str(line.record.get("h")))
+                versions.append(int(line.record.get("v") or 0))
+                done = line.end
+            self._read[part.name] = done
+            self._take((ids, bodies, versions))
+
+    def _take(self, found: tuple[list[str], list[str], list[int]]) -> None:
+        ids, bodies, versions = found
+        if not ids:
+            return
+        names, contents = _hashes(ids), _hashes([a + b for a, b in zip(ids, bodies, strict=True)])
+        self._new_ids.update(names)
+        self._new_bodies.update(contents)
+        for name, version in zip(names, versions, strict=True):
+            if version:
+                self._versions[name] = max(version, self._versions.get(name, 0))
+        if len(self._new_ids) > 50_000:
+            import numpy as np
+
+            self._ids = np.union1d(self._ids, np.fromiter(self._new_ids, np.uint64, len(self._new_ids)))
+            self._bodies = np.union1d(
+                self._bodies, np.fromiter(self._new_bodies, np.uint64, len(self._new_bodies))
+            )
+            self._new_ids, self._new_bodies = set(), set()
+
+    def sort_out(self, records: Sequence[_New], stream: str) -> tuple[list[_New], Appended]:
+        """Which of the records are to be written, and the report."""
+        names = _hashes([item.id for item in records])
+        contents = _hashes([item.id + item.body for item in records])
+        old_ids, old_bodies = _in(names, self._ids), _in(contents, self._bodies)
+        fresh: list[_New] = []
+        here: dict[int, int] = {}  # ids of this batch -> newest version
+        bodies_here: set[int] = set()
+        written = updated = repeated = 0
+        for place, item in enumerate(records):
+            name, content = names[place], contents[place]
+            if old_bodies[place] or content in self._new_bodies or content in bodies_here:
+                repeated += 1
+                continue
+            known = old_ids[place] or name in self._new_ids or name in here
+            if known and stream == "calls" and item.fields.get("outcome") == "unknown":
+                # A shorter copy of the transcript, read later, must not hide the result that is already known.
+                repeated += 1
+                continue
+            version = 0
+            if known:
+                version = max(self._versions.get(name, 0), here.get(name, 0)) + 1
+                updated += 1
+            else:
+                written += 1
+            here[name] = version
+            bodies_here.add(content)
+            fresh.append(item._replace(version=version))
+        return fresh, Appended(
+            written=written,
+            updated=updated,
+            repeated=repeated,
+            new_ids=tuple(dict.fromkeys(item.id for item in fresh)),
+        )
+
+    def add(self, fresh: Sequence[_New], parts: Sequence[_Part]) -> None:
+        """Remember what was just written, under the same lock."""
+        for part in parts:
+            if not part.sealed and self._read.get(part.name, 0) >= 0:
+                self._read[part.name] = part.path.stat().st_size
+        self._take(
+            (
+                [item.id for item in fresh],
+                [item.body for item in fresh],
+                [item.version for item in fresh],
+            )
+        )
+
+
+def _hashes(texts: list[str]) -> list[int]:
+    import polars as pl
+
+    hashed: list[int] = pl.Series(texts, dtype=pl.String).hash(seed=17).to_list()
+    return hashed
+
+
+def _in(values: list[int], among: NDArray[np.uint64]) -> list[bool]:
+    import numpy as np
+
+    if not len(among):
+        return [False] * len(values)
+    wanted = np.array(values, dtype=np.uint64)
+    places = np.minimum(np.searchsorted(among, wanted), len(among) - 1)
+    found: list[bool] = (among[places] == wanted).tolist()
+    return found
+
+
+def _sealed_ids(path: Path) -> tuple[list[str], list[str], list[int]]:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path, columns=["id", "h", "v"])
+    return table["id"].to_pylist(), table["h"].to_pylist(), table["v"].to_pylist()
+
+
+def _many_ids(path: Path) -> tuple[list[str], list[str], list[int]]:
+    with _connect() as con:
+        rows = con.sql(
+            f"select id, h, v from read_json({_text(path)}, format = 'newline_delimited', ignore_errors = true, "
+            f"maximum_object_size = {2 * LINE_BYTES}, columns = {{id: 'VARCHAR', h: 'VARCHAR', v: 'INTEGER'}}) "
+            "where id is not null"
+        ).to_arrow_table()
+    return rows["id"].to_pylist(), rows["h"].to_pylist(), rows["v"].to_pylist()
+
+
+# ---------------------------------------------------------------- records and SQL
+
+
+def _check_stream(stream: str) -> None:
+    if stream not in STREAMS:
+        raise StoreError(f"telemetry has no stream {stream!r}; known: {', '.join(STREAMS)}")
+
+
+def _prepare(
+    stream: str, records: Iterable[Mapping[str, Any]], imported_at: str
+) -> tuple[list[_New], list[Item]]:
+    import orjson
+
+    columns = COLUMNS[stream]
+    prepared: list[_New] = []
+    failed: list[Item] = []
+    for place, given in enumerate(records):
+        name = given.get("id")
+        if not isinstance(name, str) or not name:
+            failed.append(Item(id=f"#{place}", result="failed", reason="it has no id; seal it first"))
+            continue
+        fields = {key: value for key, value in given.items() if key in columns and key not in _OWN}
+        extra = {key: value for key, value in given.items() if key not in columns}
+        if extra:
+            fields["extra"] = extra
+        said = {key: value for key, value in fields.items() if key not in _VOLATILE}
+        try:
+            content = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            fields = _sound(fields)
+            said = {key: value for key, value in fields.items() if key not in _VOLATILE}
+            content = encode(said)
+        if len(content) > LINE_BYTES:
+            failed.append(
+                Item(id=name, result="failed", reason=f"{len(content)} bytes; at most {LINE_BYTES} are kept")
+            )
+            continue
+        fields["imported_at"] = fields.get("imported_at") or imported_at
+        prepared.append(_New(name, hashlib.blake2b(content, digest_size=8).hexdigest(), fields, 0))
+    return prepared, failed
+
+
+_OWN = frozenset(("id", "h", "v"))
+
+
+def _sound(value: Any) -> Any:
+    """The value as JSON that every reader takes: lone surrogates become U+FFFD, what JSON lacks becomes text."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, Mapping):
+        return {_sound(str(key)): _sound(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_sound(item) for item in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, datetime):
+        return iso(value)
+    return _sound(str(value))
+
+
+def _connect() -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    con = duckdb.connect(":memory:")
+    con.execute("set TimeZone = 'UTC'")
+    con.execute("set enable_progress_bar = false")
+    return con
+
+
+def _text(value: object) -> str:
+    """A SQL text literal."""
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def _name(value: str) -> str:
+    """A SQL identifier."""
+    return '"' + value.replace('"', '""') + '"'
+
+
+def _select_jsonl(stream: str, paths: Sequence[Path]) -> str:
+    columns = ", ".join(f"{_name(name)}: {_text(kind)}" for name, kind in COLUMNS[stream].items())
+    names = ", ".join(_name(name) for name in COLUMNS[stream])
+    files = ", ".join(_text(path) for path in paths)
+    return (
+        f"select {names} from read_json([{files}], format = 'newline_delimited', ignore_errors = true, "
+        f"maximum_object_size = {2 * LINE_BYTES}, columns = {{{columns}}}) where id is not null"
+    )
+
+
+def _select_parquet(con: duckdb.DuckDBPyConnection, stream: str, paths: Sequence[Path]) -> str:
+    files = ", ".join(_text(path) for path in paths)
+    source = f"read_parquet([{files}], union_by_name = true)"
+    have = {row[0] for row in con.execute(f"describe select * from {source}").fetchall()}
+    names = ", ".join(
+        _name(name) if name in have else f"null::{kind} as {_name(name)}"  # sealed before the column came
+        for name, kind in COLUMNS[stream].items()
+    )
+    return f"select {names} from {source}"
+
+
+def _plain(stream: str, row: dict[str, Any]) -> dict[str, Any]:
+    """A row of DuckDB as the record that was appended."""
+    import orjson
+
+    for column in JSON_COLUMNS[stream]:
+        text = row.get(column)
+        if text is not None:
+            row[column] = orjson.loads(text)
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def _keep_torn(path: Path, faults: Sequence[Fault]) -> None:
+    numbers = {fault.line for fault in faults}
+    with path.open("rb") as file, path.with_suffix(".torn").open("wb") as kept:
+        for number, raw in enumerate(file, 1):
+            if number in numbers:
+                kept.write(raw if raw.endswith(b"\n") else raw + b"\n")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
