@@ -14,7 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CallPart", "Message", "ResultPart", "as_json", "find_messages", "read_message", "text_of"]
+__all__ = [
+    "CallPart", "Message", "ResultPart", "as_json", "find_messages", "read_message", "text_of", "usage_of",
+]  # fmt: skip
 
 _ROLES = {
     "human": "user", "user": "user", "input": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant",
@@ -584,3 +586,47 @@ def _answer(choice: Any) -> Any:
         if inner is None and isinstance(text, str):
             return {"role": "assistant", "content": text}
     return choice
+
+
+# ---------------------------------------------------------------- usage
+
+_USAGE_NAMES = {
+    "input_tokens": (
+        "input_tokens", "prompt_tokens", "inputTokens", "promptTokens", "promptTokenCount", "prompt_token_count", "input",
+        "prompt", "tokensIn", "tokens_in", "tokens_sent", "total_input_tokens", "total_prompt_tokens",
+    ),
+    "output_tokens": (
+        "output_tokens", "completion_tokens", "outputTokens", "completionTokens", "candidatesTokenCount",
+        "candidates_token_count", "output", "completion", "tokensOut", "tokens_out", "tokens_received",
+        "total_output_tokens", "total_completion_tokens",
+    ),
+    "cache_read_tokens": (
+        "cache_read_tokens", "cache_read_input_tokens", "cached_input_tokens", "cacheRead", "cacheReads", "cached_tokens",
+        "cached", "cachedContentTokenCount", "cached_content_token_count", "input_cache_read", "prompt_details.cache_read",
+        "input_token_details.cache_read", "cache_read", "cached_prompt_tokens", "total_cached_tokens",
+        "input_tokens_details.cached_tokens", "prompt_tokens_details.cached_tokens", "cache.read", "cachedInputTokens",
+    ),
+    "cost_usd": ("cost_usd", "total_cost_usd", "cost.total", "totalCost", "total_cost", "instance_cost", "cost"),
+}  # fmt: skip
+
+
+def usage_of(value: Any) -> dict[str, float]:
+    """Tokens and cost under the names of `Usage`, from whatever names the transcript uses; absent ones are left out.
+
+    >>> usage_of({"prompt_tokens": 9, "completion_tokens": 2})
+    {'input_tokens': 9, 'output_tokens': 2}
+    """
+    if not isinstance(value, Mapping):
+        return {}
+    found: dict[str, float] = {}
+    for target, names in _USAGE_NAMES.items():
+        for name in names:
+            amount = value.get(name)
+            if amount is None and "." in name:
+                outer, _, inner = name.partition(".")
+                below = value.get(outer)
+                amount = below.get(inner) if isinstance(below, Mapping) else None
+            if isinstance(amount, int | float) and not isinstance(amount, bool) and 0 <= amount < 1e15:
+                found[target] = amount
+                break
+    return found

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sitoolkit.records import canonical_json
-from sitoolkit.transcripts.dialects import CallPart, Message, ResultPart, as_json, text_of
+from sitoolkit.transcripts.dialects import CallPart, Message, ResultPart, as_json, text_of, usage_of
+from sitoolkit.transcripts.pairing import SessionBuilder
+from sitoolkit.transcripts.source import ReadReport
 
-__all__ = ["Entry", "History"]
+__all__ = ["Entry", "History", "is_tool_definition", "tell"]
 
 _Unit = tuple[Any, ...]
 _FINGERPRINT_CHARS = 2000  # a text is known again by its first and last 2,000 characters and its length
@@ -189,3 +191,44 @@ def is_tool_definition(message: Message) -> bool:
         return False
     function = content.get("function")
     return content.get("type") == "function" and isinstance(function, Mapping) and "name" in function
+
+
+def tell(build: SessionBuilder, entries: Iterable[Entry], report: ReadReport) -> None:
+    """Hand a story, or any messages in plain form, to the builder that pairs and judges."""
+    for entry in entries:
+        message = entry.message
+        for kind in message.unknown:
+            report.unknown(f"part:{kind}")
+        if entry.model and not build.fields.get("model"):
+            build.fields["model"] = entry.model
+        amounts = usage_of(entry.usage)
+        if amounts:
+            build.usage(None, **amounts)
+        author = entry.author or message.author
+        if message.calls or (message.text and not message.results):
+            role: Any = "assistant" if message.calls else message.role
+            build.turn(
+                role if role in _TURN_ROLES else "other",
+                message.text,
+                at=entry.at,
+                line=entry.line,
+                author=author,
+            )
+        made = [
+            build.call(part.tool, part.args, call_id=part.call_id, at=entry.started_at, line=entry.line)
+            for part in message.calls
+        ]
+        for number, part in enumerate(message.results):
+            own = made[number] if entry.inline and number < len(made) else None
+            if own is None and part.call_id and made:
+                own = next((call for call in made if call.id == part.call_id), None)
+            build.result(
+                part.content, call_id=part.call_id, tool=part.tool, call=own, at=entry.at, line=entry.line,
+                is_error=part.is_error, status=part.status, error=part.error, duration_ms=entry.duration_ms,
+                guessed=entry.guessed, inline=own is not None,
+            )  # fmt: skip
+        if message.results and message.text and not message.calls:
+            build.turn("user", message.text, at=entry.at, line=entry.line, author=author)
+
+
+_TURN_ROLES = ("system", "user", "assistant", "tool", "other")

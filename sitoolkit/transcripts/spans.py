@@ -14,11 +14,13 @@ from datetime import datetime
 from typing import Any
 
 from sitoolkit.errors import TimeError
-from sitoolkit.records import parse_time
+from sitoolkit.records import Session, parse_time
 from sitoolkit.transcripts.dialects import CallPart, ResultPart, as_json, find_messages
-from sitoolkit.transcripts.history import History, is_tool_definition
+from sitoolkit.transcripts.history import History, is_tool_definition, tell
+from sitoolkit.transcripts.pairing import SessionBuilder
+from sitoolkit.transcripts.source import ReadReport, TranscriptFile
 
-__all__ = ["Span", "Trace", "traces_of"]
+__all__ = ["Span", "Trace", "sessions_of", "traces_of"]
 
 
 @dataclass(slots=True)
@@ -282,3 +284,43 @@ def _without_model_calls(trace: Trace, roots: list[Span]) -> None:
         (e.message.text for e in history.entries if e.message.role == "user" and e.message.text), None
     )
     trace.task = first
+
+
+def sessions_of(
+    spans: Iterable[Span],
+    source: TranscriptFile,
+    report: ReadReport,
+    name: str,
+    *,
+    notes: Iterable[str] = (),
+    **fields: Any,
+) -> Iterator[Session]:
+    """The sessions that a file's spans tell of; a trace without a word or a call is set aside.
+
+    Args:
+        name: the format's name.
+        notes: what the reader has to say about each session.
+        fields: fields of `Session` that the tracer tells beside its spans.
+    """
+    for number, trace in enumerate(traces_of(spans)):
+        if not trace.history.entries:
+            report.put_aside(source.file, trace.line, "a trace without messages and tool runs")
+            continue
+        session_id = trace.id or source.session_id(number if number else "")
+        build = SessionBuilder(
+            source.file, session_id, format=name, line=trace.line, agent=trace.agent or "", **fields
+        )
+        for note in (*notes, *trace.notes):
+            build.note(note)
+        tell(build, trace.history.entries, report)
+        about: dict[str, Any] = {"task": trace.task}
+        if trace.failed:
+            about["outcome"] = "failure"
+            if trace.error:
+                build.note(f"the trace ended in an error: {trace.error[:200]}")
+        if trace.started is not None:
+            about["started_at"] = trace.started
+        if trace.ended is not None:
+            about["ended_at"] = trace.ended
+        about["started_at"] = about.get("started_at") or build.time(fields.get("started_at"))
+        yield build.build(**about)
