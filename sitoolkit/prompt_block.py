@@ -91,9 +91,9 @@ def render(shown: Sequence[Shown]) -> str:
 
 
 def fit(
-    wanted: Sequence[Shown], budget: int, item_tokens: int
+    wanted: Sequence[Shown], k: int, budget: int, item_tokens: int
 ) -> tuple[list[int], list[Shown], dict[int, str]]:
-    """Choose from the front of the list what fits into a budget of estimated tokens.
+    """Choose from the front of the list at most k that fit into a budget of estimated tokens.
 
     A text above `item_tokens` is cut, with a mark. What does not fit into the room that is left is passed over, and a shorter
     one behind it may take the room; only the very first is cut down to the room.
@@ -106,6 +106,8 @@ def fit(
     chosen: list[Shown] = []
     passed: dict[int, str] = {}
     for place, item in enumerate(wanted):
+        if len(chosen) == k:
+            break
         fitted = _cut(item, item_tokens)
         need = estimate_tokens(fitted.line() + "\n")
         if need > room and not chosen:

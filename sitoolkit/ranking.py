@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "LASTING_ORIGINS",
     "SLOT_ORDER",
     "Relevance",
     "collapse",
     "decay_factor",
+    "decay_factors",
     "fuse",
     "gate",
     "latin_share",
@@ -36,6 +38,7 @@ SLOT_ORDER: tuple[Category, ...] = (
     Category.EXPERT_KNOWLEDGE,
     Category.OPERATIONAL_EVENT,
 )
+LASTING_ORIGINS = (Origin.DIRECTIVE, Origin.USER_STATED)  # what a person laid down does not fade
 RESERVED_ROUNDS = 2  # so many places a slot are reserved, a round at a time; the rest goes by score
 NEAR_BEST = 0.05  # relevances this close count as equal when the first place is given
 
@@ -150,9 +153,24 @@ def decay_factor(
         floor: what always remains, from `DecaySettings`.
     """
     half_life = half_life_days.get(category)
-    if not half_life or origin in (Origin.DIRECTIVE, Origin.USER_STATED):
+    if not half_life or origin in LASTING_ORIGINS:
         return 1.0
     return float(max(floor, 2.0 ** (-max(0.0, age_days) / half_life)))
+
+
+def decay_factors(
+    age_days: NDArray[np.float64],
+    slots: NDArray[np.uint32],
+    exempt: NDArray[np.bool_],
+    half_life_days: Mapping[str, float],
+    floor: float,
+) -> NDArray[np.float32]:
+    """`decay_factor` for many rows at once; `slots` are places in SLOT_ORDER, `exempt` rows whose origin does not decay."""
+    import numpy as np
+
+    half_lives = np.array([half_life_days.get(slot) or np.inf for slot in SLOT_ORDER])[slots]
+    factors = np.maximum(floor, np.exp2(-np.maximum(age_days, 0.0) / half_lives))
+    return np.where(exempt | np.isinf(half_lives), 1.0, factors).astype(np.float32)
 
 
 _LITERAL = re.compile(
