@@ -17,21 +17,32 @@ __all__ = ["group_messages", "group_templates", "merge_templates"]
 
 _ROUNDS = 4  # a round opens at most a few places of a template; loghub's systems settle after two
 _FEW, _MANY = 4, 12  # distinct plain words that make a place variable: after a slot word, and anywhere
-_SLOT_WORDS = frozenset(
-    """for from to by of via with named name client class service node device interface file path package module
-    domain database table key host server user group id component plugin driver filter process job task container
-    image volume bucket topic queue session address type state status agent application app""".split()
-)
-_STOP_WORDS = frozenset(
-    """a an and are as at be been before but by can cannot could did do does done failed failing for from had has have if in into is
-    it its may must no none not of off on or shall should so start started stop stopped succeeded success than that the then there
-    this to too unable unknown up down was were when will with without would yet already expired exceeded missing invalid
-    connected disconnected opened closed opening closing enabled disabled paused resumed begin end""".split()
-)
+_SLOT_WORDS_TEXT = """
+    address agent app application bucket by class client component container database device domain driver
+    file filter for from group host id image interface job key module name named node of package path plugin
+    process queue server service session state status table task to topic type user via volume with
+"""
+_SLOT_WORDS = frozenset(_SLOT_WORDS_TEXT.split())
+_STOP_WORDS_TEXT = """
+    a already an and are as at be been before begin but by can cannot closed closing connected could did
+    disabled disconnected do does done down enabled end exceeded expired failed failing for from had has
+    have if in into invalid is it its may missing must no none not of off on opened opening or paused
+    resumed shall should so start started stop stopped succeeded success than that the then there this to
+    too unable unknown up was were when will with without would yet
+"""
+_STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 _FAULT = re.compile(r"(?:Exception|Error|Failure|Warning|Fault|Timeout)\W*$")
-_HARD = re.compile(r"\d|\w[./:@+~$]+\w|[+*#$~]|^[A-Za-z]$")  # shapes that plain words do not have
+_HARD = re.compile(r"\d|\w[./:@+~$]+\w|[+*#$~]|^[A-Za-z]$|[-+]$")  # shapes that plain words do not have
 _SOFT = re.compile(r"\w[-_]\w|[a-z][A-Z]")  # joints and humps: names, but also read-only and NewYork
+_ACRONYM = re.compile(r"[A-Z]{2,5}")
+_NUMBERED = re.compile(r"(?<![0-9A-Za-z])[A-Za-z]+\d+[A-Za-z]*(?![0-9A-Za-z])")
 _EDGE = "\"'()[]{}<>,;:.!?"
+
+
+def _is_state(core: str) -> bool:
+    """RUNNING, FAIL_TASK_CLEANUP, android.intent.action.SCREEN_ON: the program's own words."""
+    last = core.rpartition(".")[2]
+    return len(last) > 1 and last.isupper() and not any(letter.isdigit() for letter in last)
 
 
 def _shape(token: str) -> str:
@@ -41,7 +52,7 @@ def _shape(token: str) -> str:
         return "value"
     if not core or "=" in token or token.endswith(("()", "():")) or _FAULT.search(core):
         return "fixed"
-    if ":<" in token or core.rpartition(".")[2].isupper():
+    if ":<" in token or _is_state(core):
         return "fixed"
     if WILD in token:
         return "value"
@@ -74,6 +85,11 @@ def _variable(values: set[str], before: str, known: set[str]) -> set[str]:
         return everything
     if before.strip(_EDGE).lower() in _SLOT_WORDS:
         wild = any(WILD in value for value in hard)
+        if (
+            hard or names
+        ):  # beside names, short capitals are a name too: client WindowsUpdateAgent, client SPP
+            everything |= {value for value in kinds["fixed"] if _ACRONYM.fullmatch(value.strip(_EDGE))}
+            names |= everything & kinds["fixed"]
         if len(words) >= _FEW or (words and (wild or {value.strip(_EDGE) for value in words} <= known)):
             return everything
         return hard | names
@@ -90,12 +106,35 @@ def merge_templates(templates: Iterable[str]) -> dict[str, str]:
         templates: as `mask_messages` gives them; their order and number change nothing.
     """
     final = {template: template for template in templates}
+    final = _merge_numbered(final)
     for _ in range(_ROUNDS):
         opened = _open_places(set(final.values()))
         if not opened:
             break
         final = {template: opened.get(now, now) for template, now in final.items()}
     return final
+
+
+def _merge_numbered(final: dict[str, str]) -> dict[str, str]:
+    """Templates that differ only in the numbers of names, `CPU0 eth1` and `CPU1 eth0`, are one."""
+
+    def stem(found: re.Match[str]) -> str:
+        return found.group() if is_technology(found.group()) else WILD
+
+    alike: defaultdict[str, list[str]] = defaultdict(list)
+    for template in final:
+        alike[
+            _NUMBERED.sub(
+                lambda found: re.sub(r"\d+", "#", found.group()) if stem(found) == WILD else found.group(),
+                template,
+            )
+        ].append(template)
+    merged = dict(final)
+    for members in alike.values():
+        if len(members) > 1:
+            opened = _NUMBERED.sub(stem, members[0])
+            merged.update(dict.fromkeys(members, opened))
+    return merged
 
 
 def _open_places(templates: set[str]) -> dict[str, str]:
@@ -113,7 +152,7 @@ def _open_places(templates: set[str]) -> dict[str, str]:
             holes: defaultdict[tuple[object, ...], list[tuple[str, ...]]] = defaultdict(list)
             for row in rows:
                 prefix, suffix = _affixes(row[place])
-                holes[row[:place] + (prefix, None, suffix) + row[place + 1 :]].append(row)
+                holes[(*row[:place], prefix, None, suffix, *row[place + 1 :])].append(row)
             for members in holes.values():
                 if len(members) < 2 or (place + 1 < length and members[0][place + 1].startswith("=")):
                     continue

@@ -28,12 +28,13 @@ MAX_CHARS = 2_000  # of a message that count for its template; longer ones diffe
 _MEMO_ENTRIES = 200_000  # bound of the memory of a long run; clearing it changes nothing but speed
 
 # Letters that stand before digits in names of technologies: python3, sha256, utf8mb4, ipv6, x86_64 are words, not values.
-_TECH = frozenset(
-    """a ac adler aes amd arm av avx b base bf blake bz c claude cp crc css cuda cpp d des ec ed es ext f fat float fp gb
-    gemini gpt grpc gtk gz h hdf html http i imap int ipv iso java jdk jre js jk k l latin llama log lz mapreduce mb md mistral mp neo
-    nfs ntfs o oauth otf p perl php phi pkcs pop ps py python q qt qwen r raid rc ripemd rsa ruby s sha smb sql sqlite ssh ssl sse
-    tls u ucs uint unicode usb utf v vp web win woff x xxh zip""".split()
-)
+_TECH_TEXT = """
+    ac adler aes amd arm av avx base bf blake bz claude cp cpp crc css cuda des ec ed es ext f fat float fp
+    gb gemini gpt grpc gtk gz h hdf html http i imap int ipv iso java jdk jre js k l latin llama log lz mb
+    md mistral mp neo nfs ntfs oauth otf p perl phi php pkcs pop ps py python qt qwen raid rc ripemd rsa
+    ruby s sha smb sql sqlite sse ssh ssl tls u ucs uint unicode usb utf v vp win woff x xxh zip
+"""
+_TECH = frozenset(_TECH_TEXT.split())
 
 _FILE_ENDINGS = (
     "7z|a|app|arrow|avi|avro|bak|bash|bat|bin|bmp|bz2|c|cab|cat|cc|cer|cfg|class|cmd|conf|config|core|cpp|crt|cs|css|csv|d|dat|data|db|deb|"
@@ -54,8 +55,8 @@ _HEX4 = r"[0-9a-fA-F]{1,4}"
 # The first alternative that matches decides, so wholes stand before their parts: a URL before a host before a number.
 _VALUE = re.compile(
     rf"""
- (?P<url>[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>()\[\]{{}},;|]*[^\s"'<>()\[\]{{}},;|.:!?])
-|(?P<status>\b(?:HTTP-\d{{3}}|[Ee]rrno-\d{{1,3}})\b)
+ (?P<status>\b(?:HTTP-\d{{3}}|[Ee]rrno-\d{{1,3}})\b)
+|(?P<octal>\\[0-7]{{3}}[^\s\\]*\\[0-7]{{3}})
 |(?P<uuid>{_START}[0-9a-fA-F]{{8}}(?:-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}{_END})
 |(?P<time>(?<![0-9A-Za-z.])\d{{4}}[-/.]\d\d?[-/.]\d\d?(?:[T:_-]\d\d[:.]\d\d(?:[:.]\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?{_END}
    |(?<![0-9A-Za-z.:])\d+(?::\d\d)+(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?![0-9A-Za-z:]))
@@ -65,18 +66,18 @@ _VALUE = re.compile(
 |(?P<ipv4>/?(?<![0-9A-Za-z.])\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?:[:/]\d+)?(?![0-9A-Za-z]|\.\d))
 |(?P<ipv6>\[?(?<![0-9A-Za-z:])(?=[0-9a-fA-F:]*[0-9a-fA-F])(?:(?:{_HEX4}:){{7}}{_HEX4}
    |(?:{_HEX4}(?::{_HEX4}){{0,6}})?::(?:{_HEX4}(?::{_HEX4}){{0,6}})?)(?:%\w+)?(?:/\d+)?(?![0-9A-Za-z:])(?:\]:\d+|\](?![^\s]))?)
-|(?P<windows>{_START}[A-Za-z]:\\[^\s"'<>|,;*?()]*|(?<![\\\w])\\\\[\w.$?-]+\\[^\s"'<>|,;*?()]*)
+|(?P<windows>{_START}[A-Za-z]:\\[^\s"'<>|,;*?()]*|(?<![\\\w])\\\\[\w.$?-]+\\[^\s"'<>|,;*?()]*|(?<![\w\\])[\w.~-]+(?:\\[\w.~-]+)+)
 |(?P<posix>(?<![\w)\]>*/.])~?(?:\.{{1,2}})?/(?:[\w.@+~%$\#=:*-]+/)*[\w.@+~%$\#=:*-]*[\w@+~%$\#*-]/?(?!/))
 |(?P<relative>(?<![\w/.])(?:[\w.@+-]+/){{2,}}[\w.@+-]*\w|(?<![\w/.])[\w.@+-]+/[\w.@+-]*\.(?:{_FILE_ENDINGS})(?!\w))
 |(?P<mail>(?<![\w.])[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{{2,}}(?!\w))
 |(?P<class>(?<![\w.$])[a-z_]\w*(?:\.[a-z_]\w*)+\.[A-Z][\w$]*(?:\.\w+)*(?::\d+)?(?![\w.(]))
+|(?P<version>{_START}v?\d+(?:\.\d+)+(?:[-.]?(?:[a-z]+\d*|\d+))*(?:-[\w.]+)?{_END})
 |(?P<ident>(?<![\w.$-])[A-Za-z][A-Za-z0-9]*(?:[_.\#-]+[A-Za-z0-9]+)*[_.\#-]+-?[A-Za-z]?\d[A-Za-z0-9]*(?:[_.\#:-]+[A-Za-z0-9]+)*(?![\w(]))
 |(?P<dotted>(?<![\w.$])[a-z_][\w-]*(?:\.[a-z0-9_][\w-]*){{2,}}(?::\d+)?(?![\w.(])(?!/\w))
 |(?P<host>(?<![\w.$])[a-z0-9][\w-]*(?:\.[a-z0-9][\w-]*)*\.(?:com|net|org|edu|gov|dev|local|internal|lan|localdomain|[a-z]{{2}}):\d+(?!\w))
 |(?P<file>(?<![\w.$])[\w.-]*\w\.(?:{_FILE_ENDINGS})(?::\d+)*(?![\w.(-]))
 |(?P<hex>{_START}[+-]?0[xX][0-9a-fA-F]+[hL]?{_END}
    |{_START}(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{{4,}}{_END}|{_START}(?=[A-F]*\d)(?=\d*[A-F])[0-9A-F]{{6,}}{_END})
-|(?P<version>{_START}v?\d+(?:\.\d+)+(?:[-.]?(?:[a-z]+\d*|\d+))*(?:-[\w.]+)?{_END})
 |(?P<number>{_START}[+-]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)*(?:[eE][+-]?\d+)?{_UNIT}?{_END})
 |(?P<duration>{_START}(?:\d+(?:\.\d+)?(?:d|h|m|s|ms|us|ns)){{2,}}{_END})
 |(?P<constant>(?<![\w.$-])(?:true|false|null|nil|True|False|None|NULL|TRUE|FALSE)(?![\w.(-]))
@@ -96,10 +97,15 @@ _QUOTED = re.compile(
 _STATUS = re.compile(  # a status or errno names the kind of error, so it stays
     r"\b(HTTP|[Ee]rrno)(?:/\d(?:\.\d)?)?(?: (?:status|error|response)(?: code)?)?[ :=]+(\d{1,3})\b"
 )
+_WINDOWS_PATH = re.compile(  # folders may hold spaces where a backslash follows; the last part may not
+    r"(?<![A-Za-z0-9])[A-Za-z]:\\(?:[^\\/:*?\"'<>|\s][^\\/:*?\"'<>|\r\n]{0,80}\\)*[^\\/:*?\"'<>|\s,;()\]]*"
+)
+_JOINTS = re.compile(r"[_.#:-]+")
+_URL = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>()\[\]{},;|]*[^\s"'<>()\[\]{},;|.:!?]""")
 _RUNS = re.compile(r"[A-Za-z]+|\d+")
 _FAULT_NAME = re.compile(r"(?:Exception|Error|Failure|Warning|Fault|Interrupt|Timeout|Exit|Denied|Refused)$")
 _ERROR_CODE = re.compile(r"(?:[A-Z]{1,6}-?\d{3,6})(?=:|\]|$)")
-_DIGITS = {code: "0" for code in range(ord("0"), ord("9") + 1)}
+_DIGITS = dict.fromkeys(range(ord("0"), ord("9") + 1), "0")
 
 _STRONG_SLOT = r"user|username|login|account|hostname"
 _NOT_A_NAME = (
@@ -111,27 +117,27 @@ _NOT_A_NAME = (
 _TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<!\S)\(\)"), f"({WILD})"),  # an empty value is a value
     (re.compile(r"(?:(?<=[\s(\[,;:=])|^)[-+~]<\*>|[#$]<\*>|<(?=<\*>)"), WILD),
+    (re.compile(r"[\"'`]<\*>[\"'`]"), WILD),
     (re.compile(r"<\*>%"), WILD),
-    (re.compile(r"<\*>\s(?:bytes?|[kKMGTP]i?[bB]|[mnuµ]?s|ms?ecs?|secs?|seconds?|milliseconds|mins?|minutes?|hours?|days?|[kKMG]?Hz)(?![\w/])"), WILD),
+    (re.compile(r"<\*>\s(?:[bB]|bytes?|[kKMGTP]i?[bB]|[mnuµ]?s|ms?ecs?|secs?|seconds?|milliseconds|mins?|minutes?|hours?|days?|[kKMG]?Hz)(?![\w/])"), WILD),
     (re.compile(r"\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* <\*>"), WILD),
+    (re.compile(r"\b(invalid user) (?!from\b)\S+(?: \S+)?(?= from\b| \[|$)", re.I), rf"\1 {WILD}"),
     (re.compile(rf"\b({_STRONG_SLOT})(:?) (?!(?:{_NOT_A_NAME})\b)[\w][\w.$@-]*(?![\w=(<*'\"])", re.I), rf"\1\2 {WILD}"),
     (re.compile(r"(?<=\( )(?:on|off)(?: (?:on|off))*(?= \))"), WILD),
     (re.compile(r"<\*>(?:[:.,/_#|+~@-]{1,2}<\*>)+"), WILD),
-    (re.compile(r"<\*>(?:,? <\*>)+"), WILD),
+    (re.compile(r"<\*>(?:,? (?:<\*>|\*{2,}))+"), WILD),
 )  # fmt: skip
 
 
 def is_technology(word: str) -> bool:
     """Whether letters and digits are a name that people know: python3, sha256, utf8mb4, ipv6."""
+    if word.lower() in ("k8s", "i18n", "l10n", "a11y"):
+        return True
+    if len(word) > 8 or not word.isalnum() or word.isalpha() or word[0].isdigit():
+        return False
     runs = _RUNS.findall(word)
-    return (
-        bool(runs)
-        and word.isalnum()
-        and not word[0].isdigit()
-        and not word.isalpha()
-        and len(word) <= 8
-        and all(run.lower() in _TECH for run in runs if run.isalpha())
-    )
+    letters = [run.lower() for run in runs if run.isalpha()]
+    return len(runs) <= 4 and all(run in _TECH and (len(run) > 1 or len(runs) == 2) for run in letters)
 
 
 def _mixed(word: str) -> str:
@@ -146,13 +152,13 @@ def _mixed(word: str) -> str:
 
 
 def _ident(word: str) -> str:
-    """A name with numbered parts: `blk_12`, `node-128`, `R30-M0-L1` are ids; `x86_64`, `utf-8` and `ORA-00942:` are words."""
-    for part in re.split(r"[_.#:-]+", word):
-        letters = re.match(r"[a-z]+", part.lower())
-        if letters and letters.group() in _TECH and len(letters.group()) > 1 and len(part) <= 8:
-            return re.sub(rf"{_START}\d{{3,}}{_END}", WILD, word)
-    if re.fullmatch(r"(?:x|amd|arm|s)\d*[_-]\d+", word):
-        return word
+    """A name with numbered parts: `blk_12`, `node-128`, `R30-M0-L1` are ids; `x86_64`, `utf-8`, `sha-256` are words."""
+    parts = _JOINTS.split(word)
+    for part, following in zip(parts, [*parts[1:], ""], strict=True):
+        if is_technology(part) or (
+            len(part) > 1 and part.lower() in _TECH and following.isdigit() and len(following) <= 4
+        ):
+            return word
     return WILD
 
 
@@ -180,6 +186,8 @@ def _key_value(found: re.Match[str]) -> str:
 
 
 def _mask_token(token: str) -> str:
+    if "://" in token:
+        token = _URL.sub(WILD, token)
     if "=" in token:
         token = _KEY_VALUE.sub(_key_value, token)
     return _VALUE.sub(_replace, token) if _MAY_HOLD_VALUE(token) else token
@@ -234,6 +242,8 @@ def mask_messages(messages: Iterable[str]) -> list[str]:
             message = message[:MAX_CHARS]
         if "HTTP" in message or "rrno" in message:
             message = _STATUS.sub(r"\1-\2", message)
+        if ":\\" in message:
+            message = _WINDOWS_PATH.sub(WILD, message)
         if '"' in message or "'" in message or "`" in message:
             message = _QUOTED.sub('"<*>"', message)
         joined = " ".join([known(token) or _token(token) for token in message.split()])
