@@ -13,10 +13,10 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-from sitoolkit.records import ToolInvocation
+from sitoolkit.records import Outcome, ToolInvocation
 from sitoolkit.settings import Settings
 
-__all__ = ["SEED_VERBS", "WRITE_VERBS", "is_write_call", "name_words", "why_write"]
+__all__ = ["SEED_VERBS", "WRITE_VERBS", "is_precedent", "is_write_call", "name_words", "why_write"]
 
 # The fifteen of seed document 000: the floor.
 SEED_VERBS = frozenset(
@@ -413,6 +413,13 @@ def why_write(call: ToolInvocation, settings: Settings | None = None) -> tuple[b
     if told is not None:
         return told, why
     return (by_name, f"verb {word!r}" if word else "no verb known")
+
+
+def is_precedent(call: ToolInvocation, settings: Settings | None = None) -> bool:
+    """A call that changed state and is known to have succeeded, on a branch that was not given up: one to learn from."""
+    return (
+        call.outcome is Outcome.SUCCESS and call.ran and not call.abandoned and is_write_call(call, settings)
+    )
 
 
 def _listed(tool: str, names: Iterable[str]) -> bool:

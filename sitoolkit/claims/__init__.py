@@ -17,6 +17,7 @@ from sitoolkit.records import Claim, ToolInvocation
 __all__ = [
     "CLAIM_ORDER",
     "Content",
+    "Timeline",
     "compute_claims",
     "evidence_of",
     "flat",

@@ -1,0 +1,430 @@
+"""L2: captured events come in, one pattern a tool and scope goes out: what its successful calls have in common.
+
+Nothing here is guessed: claims are computed by `sitoolkit.claims` and worded through one seam. A pattern is about distinct argument
+sets; five identical calls count as one. Running again leaves an unchanged pattern alone and supersedes a changed one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from sitoolkit.claims import Timeline, compute_claims, evidence_of, group_contents, wilson_lower
+from sitoolkit.records import (
+    Category,
+    Claim,
+    Memory,
+    Origin,
+    Record,
+    Scope,
+    Status,
+    ToolInvocation,
+    digest,
+    iso,
+    parse_time,
+    unique,
+)
+from sitoolkit.writes import is_precedent
+
+if TYPE_CHECKING:
+    from sitoolkit.workspace import Workspace
+
+__all__ = [
+    "DistillReport",
+    "Pattern",
+    "Window",
+    "distill",
+    "distill_patterns",
+    "pattern_confidence",
+    "pattern_text",
+]
+
+EVIDENCE = 64  # occurrence ids on a pattern's row; each claim has its own beside
+
+
+class Window(Record):
+    """Which time of a scope was looked at, and how many events had no time of their own."""
+
+    scope: Scope
+    start: str | None
+    end: str | None
+    events: int
+    undated: int = 0  # placed at their import
+    outside: int = 0
+
+
+class Pattern(Record):
+    """What the successful calls of one tool in one scope have in common."""
+
+    id: str = ""
+    tool: str
+    scope: Scope
+    sample_count: int  # distinct argument sets
+    calls: int
+    sessions: int
+    confidence: float
+    written_by: str = "template"
+    claims: tuple[Claim, ...] = ()
+    evidence: tuple[str, ...] = ()
+    first_seen: str | None = None
+    last_seen: str | None = None
+    note: str = ""
+    result: str = ""  # written, superseded (replaced an older one), unchanged, blocked, failed, preview
+    text: str = ""
+
+
+class DistillReport(Record):
+    """What a run of `distill_patterns` saw and wrote."""
+
+    groups_seen: int = 0
+    groups_processed: int = 0
+    skipped_low_samples: int = 0
+    patterns_written: int = 0
+    patterns_superseded: int = 0
+    patterns_unchanged: int = 0
+    patterns_failed: int = 0
+    claims_dropped: int = 0
+    dry_run: bool = False
+    patterns: tuple[Pattern, ...] = ()
+    skipped: tuple[dict[str, Any], ...] = ()  # groups below the minimum: tool, scope, sample_count
+    windows: tuple[Window, ...] = Field(default=(), description="one a scope")
+    notes: tuple[str, ...] = ()
+
+
+# ---------------------------------------------------------------- pure part
+
+
+def pattern_confidence(claims: Sequence[Claim], sessions: int) -> float:
+    """How far a pattern may be trusted, 0.05 to 0.95.
+
+    The mean of the claims' lower Wilson bounds (95 %): five samples give .57, twenty .84, a hundred .96. Lowered by the
+    share of variance among the claims (up to 30 %), and by a quarter where all calls come from a single session, an eighth for two.
+    The seed's figure, min(.5 + .05 n, .9), rose with the count alone.
+    """
+    firm = [
+        wilson_lower(claim.support, claim.of)
+        for claim in claims
+        if claim.kind not in ("variance", "optional")
+    ]
+    if not firm:
+        return 0.05
+    mixed = sum(claim.kind == "variance" for claim in claims)
+    value = sum(firm) / len(firm) * (1 - 0.3 * mixed / len(claims)) * (1 - 0.25 / max(1, sessions))
+    return round(min(0.95, max(0.05, value)), 4)
+
+
+def distill(
+    calls: Iterable[ToolInvocation],
+    lines: Mapping[str, Timeline] | None = None,
+    *,
+    min_samples: int = 5,
+    min_support: float = 0.8,
+    max_claims: int = 24,
+) -> list[Pattern]:
+    """Patterns of successful write calls, by scope and tool; no store takes part.
+
+    >>> [pattern.tool for pattern in distill(find_events(sessions))]
+    ['register_service']
+
+    Args:
+        calls: what is learned from; `capture.find_events` gives them.
+        lines: the sessions around the calls, from `claims.timelines`; None leaves out what came before.
+        min_samples: distinct argument sets below which a tool is left out.
+        min_support: share in which a claim with exceptions must hold.
+        max_claims: the most useful so many a pattern.
+    """
+    groups: dict[tuple[Scope, str], list[ToolInvocation]] = defaultdict(list)
+    for call in calls:
+        groups[call.scope, call.tool].append(call)
+    patterns = []
+    for (scope, tool), group in sorted(groups.items()):
+        contents = group_contents(group)
+        if len(contents) < min_samples:
+            continue
+        claims = compute_claims(
+            group, lines, min_samples=min_samples, min_support=min_support, max_claims=max_claims
+        )
+        if not claims:
+            continue
+        sessions = len({call.session_id for call in group})
+        dated = sorted(call.started_at for call in group if call.started_at)
+        patterns.append(
+            Pattern(
+                tool=tool,
+                scope=scope,
+                sample_count=len(contents),
+                calls=len(group),
+                sessions=sessions,
+                confidence=pattern_confidence(claims, sessions),
+                claims=tuple(claims),
+                evidence=unique(
+                    [*(i for claim in claims for i in claim.evidence[:3]), *evidence_of(contents)]
+                )[:EVIDENCE],
+                first_seen=iso(dated[0]) if dated else None,
+                last_seen=iso(dated[-1]) if dated else None,
+                note=_note(len(group), len(contents), sessions),
+            )
+        )
+    return patterns
+
+
+def _note(calls: int, contents: int, sessions: int) -> str:
+    text = f"{calls} successful calls with {contents} distinct argument sets in {sessions} session{'s' * (sessions != 1)}"
+    if calls >= 3 * contents:
+        text += "; most calls repeat each other"
+    if sessions == 1:
+        text += "; all from one session, so other work may differ"
+    return text
+
+
+def pattern_text(pattern: Pattern, wordings: Sequence[str]) -> str:
+    """The memory's text: which tool, how much it rests on, a line a claim."""
+    head = f"How `{pattern.tool}` is called here ({pattern.sample_count} distinct successful calls):"
+    return "\n".join([head, *(f"- {wording}" for wording in wordings)])
+
+
+# ---------------------------------------------------------------- over a workspace
+
+
+def distill_patterns(
+    ws: Workspace,
+    scope: str | None = None,
+    min_samples: int | None = None,
+    window_days: float | None = None,
+    as_of: datetime | str | None = None,
+    dry_run: bool = False,
+) -> DistillReport:
+    """Find what captured events have in common, and keep it as `expert_knowledge` memories.
+
+    >>> report = distill_patterns(ws, scope="agent:ops")
+    >>> report.patterns[0].claims[0].text
+    '`register_service` is always called with the arguments `name`, `kind`, `endpoint` and `token_env`, and no other.'
+
+    Args:
+        ws: the workspace; events are read from its telemetry, patterns written to its memory.
+        scope: only events of this scope; all scopes otherwise.
+        min_samples: distinct argument sets a group needs; `distill.min_samples` otherwise (5, the seed's).
+        window_days: how many days the window reaches back; `distill.window_days` otherwise (30, the seed's).
+        as_of: end of the window; by default the newest event of each scope, so that old transcripts can be studied and the
+            same events give the same patterns on any day.
+        dry_run: compute and word, write nothing.
+
+    Raises:
+        ScopeError, TimeError: the scope or time is not one.
+        StoreLocked: another writer holds the workspace.
+    """
+    only = Scope(scope) if scope is not None else None
+    end = parse_time(as_of)
+    config = ws.settings.distill
+    minimum = config.min_samples if min_samples is None else max(2, int(min_samples))
+    days = config.window_days if window_days is None else float(window_days)
+    events, imported, lines = _events(ws, only)
+    kept, windows = _in_window(events, imported, days, end)
+    groups: dict[tuple[Scope, str], list[ToolInvocation]] = defaultdict(list)
+    for call in kept:
+        groups[call.scope, call.tool].append(call)
+    patterns = distill(
+        kept, lines, min_samples=minimum, min_support=config.min_support, max_claims=config.max_claims
+    )
+    done = {(pattern.scope, pattern.tool) for pattern in patterns}
+    skipped = tuple(
+        {"tool": tool, "scope": str(at), "sample_count": len(group_contents(calls))}
+        for (at, tool), calls in sorted(groups.items())
+        if (at, tool) not in done
+    )
+    base = DistillReport(
+        groups_seen=len(groups),
+        groups_processed=len(patterns),
+        skipped_low_samples=len(skipped),
+        skipped=skipped,
+        windows=tuple(windows),
+        notes=_notes(windows),
+        dry_run=dry_run,
+    )
+    if dry_run:
+        return _write(ws, patterns, base, run_id=None)
+    with ws.run("distill", scope=scope, min_samples=minimum, window_days=days, as_of=iso(end)) as run:
+        return _write(ws, patterns, base, run_id=run.id)
+
+
+def _events(
+    ws: Workspace, only: Scope | None
+) -> tuple[list[ToolInvocation], dict[str, datetime], dict[str, list[tuple[int, str, bool]]]]:
+    """Successful write calls, when undated ones were imported, and the sessions around them."""
+    scopes = None if only is None else [only]
+    calls = [
+        call
+        for call in ws.telemetry.invocations(scopes=scopes, outcomes=["success"])
+        if is_precedent(call, ws.settings)
+    ]
+    imported: dict[str, datetime] = {}
+    if any(call.started_at is None for call in calls):
+        undated = ws.telemetry.sql("select id, imported_at from calls where started_at is null")
+        imported = {row[0]: at for row in undated.iter_rows() if (at := parse_time(row[1]))}
+    lines: dict[str, list[tuple[int, str, bool]]] = {}
+    if calls:
+        sessions = {call.session_id for call in calls}
+        frame = ws.telemetry.calls_frame(columns=["session_id", "seq", "tool", "outcome"], scopes=scopes)
+        for session_id, seq, tool, outcome in frame.iter_rows():
+            if session_id in sessions:
+                lines.setdefault(session_id, []).append((seq, tool, outcome == "success"))
+        for line in lines.values():
+            line.sort()
+    return calls, imported, lines
+
+
+def _write(
+    ws: Workspace, patterns: Sequence[Pattern], base: DistillReport, run_id: str | None
+) -> DistillReport:
+    """Word the patterns, write those that changed, and say what happened to each."""
+    from sitoolkit.models.wording import word_claims
+
+    done: list[Pattern] = []
+    memories: list[Memory] = []
+    dropped = 0
+    held = _held(ws)
+    for pattern in patterns:
+        basis = digest("pattern", pattern.tool, [claim.to_json() for claim in pattern.claims], ws.chat.name)
+        older = held.get((pattern.scope, pattern.tool))
+        if older is not None and older.payload.get("basis") == basis:
+            done.append(_as_held(pattern, older))
+            continue
+        wording = word_claims(ws.chat, pattern.claims, f"conventions of the tool {pattern.tool}")
+        dropped += len(wording.dropped)
+        claims = tuple(
+            c.model_copy(update={"text": t}) for c, t in zip(pattern.claims, wording.texts, strict=True)
+        )
+        worded = pattern.model_copy(update={"claims": claims, "written_by": wording.written_by})
+        memories.append(_memory(worded, wording.texts, basis))
+        done.append(
+            worded.model_copy(
+                update={
+                    "text": memories[-1].text,
+                    "result": "superseded" if older else "written",
+                    "id": older.id if older else "",
+                }
+            )
+        )
+    superseded: tuple[str, ...] = ()
+    if run_id is None:
+        done = [p if p.result == "unchanged" else p.model_copy(update={"result": "preview"}) for p in done]
+    elif memories:
+        report = ws.memory.upsert(memories, run_id=run_id)
+        superseded = report.superseded
+        items = iter(report.items)
+        done = [p if p.result == "unchanged" else _with_item(p, next(items)) for p in done]
+    counts = [p.result for p in done]
+    return base.model_copy(
+        update={
+            "patterns": tuple(done),
+            "patterns_written": counts.count("written") + counts.count("superseded"),
+            "patterns_superseded": len(superseded),
+            "patterns_unchanged": counts.count("unchanged"),
+            "patterns_failed": counts.count("blocked") + counts.count("failed"),
+            "claims_dropped": dropped,
+        }
+    )
+
+
+def _with_item(pattern: Pattern, item: Any) -> Pattern:
+    result = pattern.result if item.result in ("written", "superseded", "repeated") else item.result
+    note = (
+        f"{pattern.note}; {item.reason}" if item.reason and result in ("blocked", "failed") else pattern.note
+    )
+    return pattern.model_copy(update={"id": item.id, "result": result, "note": note})
+
+
+def _held(ws: Workspace) -> dict[tuple[Scope, str], Memory]:
+    """The active pattern of each scope and tool."""
+    rows = ws.memory.rows(category=Category.EXPERT_KNOWLEDGE, status=Status.ACTIVE)
+    return {
+        (row.scope, str(row.payload.get("tool"))): row
+        for row in rows
+        if (row.slot or "").startswith("pattern:")
+    }
+
+
+def _as_held(pattern: Pattern, row: Memory) -> Pattern:
+    claims = tuple(Claim.model_validate(claim) for claim in row.payload["claims"])
+    update = {
+        "id": row.id,
+        "claims": claims,
+        "written_by": row.written_by,
+        "result": "unchanged",
+        "text": row.text,
+    }
+    return pattern.model_copy(update=update)
+
+
+def _memory(pattern: Pattern, wordings: Sequence[str], basis: str) -> Memory:
+    return Memory(
+        category=Category.EXPERT_KNOWLEDGE,
+        scope=pattern.scope,
+        text=pattern_text(pattern, wordings),
+        payload={
+            "tool": pattern.tool,
+            "sample_count": pattern.sample_count,
+            "calls": pattern.calls,
+            "sessions": pattern.sessions,
+            "note": pattern.note,
+            "basis": basis,
+            "claims": [claim.to_json() for claim in pattern.claims],
+        },
+        tags=("pattern", pattern.tool),
+        origin=Origin.DISTILLED,
+        confidence=pattern.confidence,
+        content_hash=basis,
+        slot=f"pattern:{pattern.tool}",
+        first_seen=parse_time(pattern.first_seen),
+        last_seen=parse_time(pattern.last_seen),
+        evidence=pattern.evidence,
+        written_by=pattern.written_by,
+    )
+
+
+def _in_window(
+    events: Sequence[ToolInvocation], imported: Mapping[str, datetime], days: float, as_of: datetime | None
+) -> tuple[list[ToolInvocation], list[Window]]:
+    """The events of each scope that lie in its window."""
+    by_scope: dict[Scope, list[ToolInvocation]] = defaultdict(list)
+    for call in events:
+        by_scope[call.scope].append(call)
+    kept: list[ToolInvocation] = []
+    windows = []
+    for scope, calls in sorted(by_scope.items()):
+        dated = [call.started_at for call in calls if call.started_at]
+        end = as_of or max(
+            dated or [imported[call.id] for call in calls if call.id in imported], default=None
+        )
+        start = end - timedelta(days=days) if end else None
+        inside = []
+        for call in calls:
+            # an undated event counts at its import, which may lie after the newest dated one; only `as_of` shuts it out
+            at = call.started_at or imported.get(call.id)
+            last = end if call.started_at else as_of
+            if at is None or ((start is None or at >= start) and (last is None or at <= last)):
+                inside.append(call)
+        kept += inside
+        windows.append(
+            Window(
+                scope=scope,
+                start=iso(start),
+                end=iso(end),
+                events=len(inside),
+                undated=sum(call.started_at is None for call in inside),
+                outside=len(calls) - len(inside),
+            )
+        )
+    return kept, windows
+
+
+def _notes(windows: Sequence[Window]) -> tuple[str, ...]:
+    return tuple(
+        f"{window.scope}: {window.undated} of {window.events} events carry no time and count at their import"
+        for window in windows
+        if window.undated
+    )
