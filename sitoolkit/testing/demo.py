@@ -339,8 +339,8 @@ def _id(crew: str, scene: Scene) -> str:
 
 def _listed(crew: str, session: Session) -> dict[str, Any]:
     form, agent, project, _ = CREWS[crew]
-    file = {"sitoolkit": "ops.jsonl"}.get(
-        form, f"{crew}/{session.id}.{'jsonl' if form == 'claude-code' else 'json'}"
+    file = {"sitoolkit": "transcripts/ops.jsonl"}.get(
+        form, f"transcripts/{crew}/{session.id}.{'jsonl' if form == 'claude-code' else 'json'}"
     )
     known = session_uuid(session.id) if form == "claude-code" else session.id
     return {

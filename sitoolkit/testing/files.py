@@ -14,9 +14,13 @@ __all__ = ["demo_files", "write_demo"]
 def demo_files(seed: int = 7) -> dict[str, str]:
     """Relative path -> text of each file of the demo."""
     demo = generate_demo(seed)
-    files = {"ops.jsonl": as_own(demo.sessions["ops"])}
-    files |= {f"atlas/{session.id}.jsonl": as_claude_code(session) for session in demo.sessions["atlas"]}
-    files |= {f"data/{session.id}.json": as_langchain(session) for session in demo.sessions["data"]}
+    files = {"transcripts/ops.jsonl": as_own(demo.sessions["ops"])}
+    files |= {
+        f"transcripts/atlas/{session.id}.jsonl": as_claude_code(session) for session in demo.sessions["atlas"]
+    }
+    files |= {
+        f"transcripts/data/{session.id}.json": as_langchain(session) for session in demo.sessions["data"]
+    }
     files["truth.json"] = json.dumps(demo.truth, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     return files
 
