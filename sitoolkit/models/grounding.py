@@ -24,6 +24,11 @@ MAX_WORDING_CHARS = 400
 _TOKEN = re.compile(
     r"[^\W_]+(?:[^\s\w]?[\w]+)*", re.UNICODE
 )  # a word with what is glued into it: a_b, 10.0.0.1, x/y, isn't
+_SHARE = re.compile(r"\b(\d+) (?:out )?of (\d+)\b")
+_FIGURATIVE = re.compile(
+    r"\bfollow(s|ed|ing)? (the|a|this) (pattern|convention|format|form|shape)\b", re.IGNORECASE
+)
+_FIGURATIVE_WORDS = frozenset(["follow", "follows", "followed", "following"])  # a pattern comes after nothing
 _QUOTED = re.compile(r"[`'\"“”]([^`'\"“”]{1,200})[`'\"“”]")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+(?:\.\d+)*|[^\W\d_a-zA-Z]+", re.UNICODE)
 _HIDDEN = re.compile(
@@ -162,10 +167,14 @@ def check_wording(wording: object, claim: Claim) -> str | None:
         != sum(token.lower() in _DENYING for token in own_tokens) % 2
     ):
         return "polarity: the wording denies another number of times than the claim"
+    for share in _SHARE.finditer(wording):
+        if (share[1], share[2]) != (str(claim.support), str(claim.of)) and share[0] not in claim.text:
+            return f"quantity: it holds in {claim.support} of {claim.of}, the wording says {share[0]}"
     if _has(wording_words, _UNIVERSAL - {"any"}) and claim.support < claim.of:
         return f"quantity: it holds in {claim.support} of {claim.of}, the wording says always"
     if _has(wording_words, _PARTIAL) and not _has(own_plain, _PARTIAL):
         return "quantity: the wording says sometimes, the claim does not"
+    wording_words -= _FIGURATIVE_WORDS if _FIGURATIVE.search(wording) else frozenset()
     for one, other in _DIRECTIONS:
         for side, opposite in ((one, other), (other, one)):
             if _has(wording_words, side) and not _has(own_plain, side):
@@ -194,9 +203,12 @@ def _invented(said: Sequence[str], allowed: set[str], marked: set[str]) -> str |
 
 def _order(wording: str, claim: Claim) -> str | None:
     """Names that the claim puts in an order must stand in that order: swapping them would tie values to the wrong argument."""
-    order = list(dict.fromkeys(literals(claim.text)))
+    how_often = re.compile(rf"\b{claim.support} of {claim.of}\b")  # may stand anywhere
+    order = list(dict.fromkeys(literals(how_often.sub("", claim.text))))
     place = {literal: index for index, literal in enumerate(order)}
-    seen = [place[literal] for literal in dict.fromkeys(literals(wording)) if literal in place]
+    seen = [
+        place[literal] for literal in dict.fromkeys(literals(how_often.sub("", wording))) if literal in place
+    ]
     if seen != sorted(seen):
         return "order: the wording names things in another order than the claim"
     return None
