@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 
+from sitoolkit.loglines import begins_event, parse_line
 from sitoolkit.signatures import WILD, is_technology, mask_messages, signature_id
 
 __all__ = ["group_messages", "group_templates", "merge_templates"]
@@ -36,6 +37,7 @@ _HARD = re.compile(r"\d|\w[./:@+~$]+\w|[+*#$~]|^[A-Za-z]$|[-+]$")  # shapes that
 _SOFT = re.compile(r"\w[-_]\w|[a-z][A-Z]")  # joints and humps: names, but also read-only and NewYork
 _ACRONYM = re.compile(r"[A-Z]{2,5}")
 _NUMBERED = re.compile(r"(?<![0-9A-Za-z])[A-Za-z]+\d+[A-Za-z]*(?![0-9A-Za-z])")
+_HEAD_STARTS = frozenset("0123456789[ -(JFMASOND")  # how the times begin that a line of a log may begin with
 _EDGE = "\"'()[]{}<>,;:.!?"
 
 
@@ -184,9 +186,19 @@ def _open_places(templates: set[str]) -> dict[str, str]:
     return opened
 
 
-def group_templates(messages: Iterable[str], book: Mapping[str, str] | None = None) -> list[str]:
+def _without_heads(messages: Iterable[str]) -> Iterator[str]:
+    """Whole lines of a log lose their time, level and name; a message that begins otherwise stays as it is."""
+    for message in messages:
+        first = message[:1]
+        if (first in _HEAD_STARTS or first == "{") and begins_event(message):
+            yield parse_line(message).message
+        else:
+            yield message
+
+
+def group_templates(messages: Iterable[str]) -> list[str]:
     """The template of each message after both passes."""
-    masked = mask_messages(messages)
+    masked = mask_messages(_without_heads(messages))
     merged = merge_templates(set(masked))
     return [merged[template] for template in masked]
 
