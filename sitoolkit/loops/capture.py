@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from sitoolkit.plugins import call_hook
 from sitoolkit.prompt_block import strip_recalled
 from sitoolkit.records import (
     Category,
@@ -350,8 +349,14 @@ def _flush(ws: Workspace, batch: _Batch, tally: _Tally, run_id: str) -> None:
             tally.writes += 1
             events.append(call)
     _remember(ws, events, tally, run_id)
-    new = set(appended.new_ids)
-    for session in batch.whole:
+    if batch.whole:
+        _tell_plugins(ws, batch.whole, set(appended.new_ids))
+
+
+def _tell_plugins(ws: Workspace, sessions: Iterable[Session], new: set[str]) -> None:
+    from sitoolkit.plugins import call_hook
+
+    for session in sessions:
         for call in session.calls:
             if call.id in new:
                 call_hook(ws, "on_tool_invocation", call)
