@@ -14,7 +14,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from sitoolkit.errors import ScopeError
-from sitoolkit.prompt_block import clean
 from sitoolkit.records import GLOBAL, Record, Scope, digest
 
 __all__ = ["TIERS", "Guide", "GuideFileError", "find_guide_files", "read_guide"]
@@ -102,10 +101,6 @@ def read_guide(path: Path, name: str = "") -> Guide:
     body = _text(fields, "body")
     if len(body) > _MAX_BODY:
         raise GuideFileError(f"body has {len(body)} characters, at most {_MAX_BODY}")
-    if clean(body) != body.replace("\r\n", "\n").replace("\r", "\n"):
-        raise GuideFileError(
-            "body holds characters that a reader does not see (controls, direction marks, zero-width)"
-        )
     keywords = fields.get("keywords")
     if not isinstance(keywords, list) or not all(isinstance(word, str) and word.strip() for word in keywords):
         raise GuideFileError("keywords: a list of words is needed, as [deploy, release]")

@@ -169,10 +169,16 @@ def _import(
         and memory.payload.get("file")
         not in broken  # a file with a slip in it is not a file that was removed
     ]
-    if gone:
-        ws.memory.set_status(
-            [memory.id for memory in gone], Status.RETIRED, run_id=run_id, reason="its guide file is gone"
-        )
+    moved = {guide.slot: guide.scope for guide in guides.values()}
+    reasons = {
+        memory.id: f"its file says scope {moved[memory.slot or '']} now"
+        if memory.slot in moved
+        else "its guide file is gone"
+        for memory in gone
+    }
+    for reason in sorted(set(reasons.values())):
+        ids = [id for id, why in reasons.items() if why == reason]
+        ws.memory.set_status(ids, Status.RETIRED, run_id=run_id, reason=reason)
     items += [
         GuideItem(
             intent=str(memory.payload.get("intent", "")),
@@ -181,7 +187,7 @@ def _import(
             result="removed",
             memory_id=memory.id,
             file=str(memory.payload.get("file", "")),
-            reason="its guide file is gone",
+            reason=reasons[memory.id],
         )
         for memory in gone
     ]

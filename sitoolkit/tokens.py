@@ -25,7 +25,7 @@ def estimate_tokens(text: str) -> int:
     """About how many tokens a model's tokenizer makes of a text; high rather than low.
 
     >>> estimate_tokens("Restart the worker first.")
-    6
+    7
 
     Args:
         text: any text; letters beyond ASCII count one token each, East Asian characters 1.3.
@@ -79,6 +79,8 @@ def _cost(match: re.Match[str]) -> float:
         character = match.group()
         if character > "\uffff":
             return 4.0  # emoji and rare scripts fall apart into bytes
+        if "\u2190" <= character <= "\u2bff":
+            return 3.0  # arrows, dingbats, box drawing
         return 1.3 if "\u2e80" <= character <= "\u9fff" else 1.0
     return 1.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -71,7 +71,7 @@ def list_command(ws: Workspace, as_json: bool, agent: str | None, tier: str | No
     )
 
 
-def _row(memory: Memory) -> dict[str, object]:
+def _row(memory: Memory) -> dict[str, Any]:
     return {
         "intent": memory.payload.get("intent"),
         "agent": memory.payload.get("agent"),
