@@ -1,0 +1,146 @@
+"""What reaches prompts: slots filled, tokens, abstentions, and memories that no recall ever served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sitoolkit.views.charts._base import WIDTH, as_frame, data, finish, nothing_yet, scale
+from sitoolkit.views.theme import BLUE, CATEGORIES, GREY, ORANGE
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from sitoolkit.views.charts._base import AnyChart
+
+__all__ = ["never_recalled", "recall_overview"]
+
+_SLOTS = {
+    "directive": CATEGORIES["usage_guide"],
+    "lesson": CATEGORIES["reflection"],
+    "fact": CATEGORIES["learned_fact"],
+    "pattern": CATEGORIES["expert_knowledge"],
+    "precedent": CATEGORIES["operational_event"],
+}
+
+
+def recall_overview(recalls: Any) -> AnyChart:
+    """Which slots recalls filled day by day, how many tokens they took, and how often there was nothing to say.
+
+    Args:
+        recalls: records or rows with `at, tokens, abstained` and either `items[{slot}]` or one number a slot.
+    """
+    import altair as alt
+    import polars as pl
+
+    from sitoolkit.plain import as_plain
+
+    rows = []
+    for plain in as_plain(recalls if recalls is not None else []) or []:
+        items = plain.get("items")
+        counted = {slot: sum(_slot_of(item) == slot for item in items) for slot in _SLOTS} if isinstance(items, list) else {
+            slot: plain.get(slot) or 0 for slot in _SLOTS
+        }  # fmt: skip
+        rows.append(
+            {
+                "at": plain.get("at"),
+                "tokens": plain.get("tokens"),
+                "abstained": bool(plain.get("abstained")),
+                **counted,
+            }
+        )
+    frame = as_frame(
+        rows, {"at": "datetime", "tokens": "int", "abstained": "bool", **dict.fromkeys(_SLOTS, "int")}
+    )
+    if frame.is_empty():
+        return nothing_yet("Recalls", 'ask something: sitoolkit recall "how do I register a service"')
+    frame = frame.with_columns(pl.col("at").dt.truncate("1d").alias("day"))
+    slots = (
+        frame.group_by("day").agg(pl.col(list(_SLOTS)).sum()).unpivot(index="day", variable_name="slot", value_name="items")
+        .filter(pl.col("items") > 0).sort("day", "slot").tail(1500)
+    )  # fmt: skip
+    kinds = (
+        frame.group_by("day", pl.when("abstained").then(pl.lit("abstained")).otherwise(pl.lit("answered")).alias("kind"))
+        .len("recalls").sort("day", "kind").tail(1500)
+    )  # fmt: skip
+    tokens = (
+        frame.filter(~pl.col("abstained"))
+        .group_by((pl.col("tokens").fill_null(0) // 50 * 50).alias("tokens"))
+        .len("recalls")
+        .sort("tokens")
+        .with_columns((pl.col("tokens") + 50).alias("to"))
+    )
+    day = alt.X("day:T", title=None, axis=alt.Axis(format="%d %b", labelAngle=0, tickCount=5))
+    half = (WIDTH - 40) // 2
+    filled = (
+        alt.Chart(data(slots)).mark_bar()
+        .encode(x=day, y=alt.Y("items:Q", title="slots filled"), color=alt.Color("slot:N", scale=scale(_SLOTS, slots["slot"].unique())), tooltip=["day:T", "slot:N", "items:Q"])
+        .properties(width=WIDTH, height=130)
+    )  # fmt: skip
+    asked = (
+        alt.Chart(data(kinds)).mark_bar()
+        .encode(
+            x=day, y=alt.Y("recalls:Q", title="recalls"),
+            color=alt.Color("kind:N", title="recall", scale=alt.Scale(domain=["answered", "abstained"], range=[BLUE, ORANGE])),
+            tooltip=["day:T", "kind:N", "recalls:Q"],
+        ).properties(width=half, height=110)
+    )  # fmt: skip
+    sizes = (
+        alt.Chart(data(tokens)).mark_bar()
+        .encode(x=alt.X("tokens:Q", title="tokens in the prompt"), x2="to:Q", y=alt.Y("recalls:Q", title="recalls"), color=alt.value(GREY), tooltip=["tokens:Q", "recalls:Q"])
+        .properties(width=half, height=110)
+    )  # fmt: skip
+    share = frame["abstained"].mean() or 0.0
+    subtitle = f"{frame.height:,} recalls, {share:.0%} abstained, median {_median(frame['tokens'])} tokens"
+    return finish(
+        alt.vconcat(filled, alt.hconcat(asked, sizes).resolve_scale(color="independent")).resolve_scale(
+            color="independent"
+        ),
+        "Recalls",
+        subtitle,
+        f"Recalls: {subtitle}.",
+    )
+
+
+def _slot_of(item: Any) -> str:
+    return str(item.get("slot") or "").split(":")[0] if isinstance(item, dict) else ""
+
+
+def never_recalled(memories: Any) -> AnyChart:
+    """How many active memories of each category a recall has served, and how many never.
+
+    Args:
+        memories: rows with `category, status, access_count`.
+    """
+    import altair as alt
+    import polars as pl
+
+    frame = as_frame(memories, {"category": "str", "status": "str", "access_count": "int"})
+    frame = frame.filter(pl.col("status").fill_null("active") == "active")
+    if frame.is_empty():
+        return nothing_yet("Never recalled", "no active memories yet")
+    never = "never recalled"
+    counted = (
+        frame.with_columns(
+            pl.when(pl.col("access_count").fill_null(0) > 0)
+            .then(pl.lit("recalled"))
+            .otherwise(pl.lit(never))
+            .alias("use")
+        )
+        .group_by("category", "use")
+        .len("memories")
+        .sort("category", "use")
+    )
+    total = int(counted.filter(pl.col("use") == never)["memories"].sum())
+    return finish(alt.Chart(data(counted))
+        .mark_bar()
+        .encode(
+            x=alt.X("memories:Q", title="active memories"),
+            y=alt.Y("category:N", sort=list(CATEGORIES), title=None),
+            color=alt.Color("use:N", title=None, scale=alt.Scale(domain=["recalled", never], range=[BLUE, ORANGE])),
+            tooltip=["category:N", "use:N", "memories:Q"],
+        ), "Never recalled", f"{total:,} of {frame.height:,} active memories were never served", f"{total} of {frame.height} active memories were never served by a recall.", width=WIDTH, height=alt.Step(22))  # fmt: skip
+
+
+def _median(column: pl.Series) -> int:
+    middle = column.median()
+    return round(middle) if isinstance(middle, int | float) else 0
