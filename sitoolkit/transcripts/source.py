@@ -301,7 +301,7 @@ class TranscriptFile:
     def stem(self) -> str:
         """The name without its endings; with the folder's name before it where the name says nothing."""
         name = self.path.name
-        for ending in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".yaml", ".yml", ".txt", ".md", ".log"):
+        for ending in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".yaml", ".yml", ".txt", ".md", ".log", ".traj"):
             if name.lower().endswith(ending) and len(name) > len(ending):
                 name = name[: -len(ending)]
         if name.lower() in _GENERIC_NAMES and self.path.absolute().parent.name:
