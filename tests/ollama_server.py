@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Answer = Callable[[dict[str, Any]], str]
+Answer = Callable[
+    [dict[str, Any]], str | tuple[str, str]
+]  # the text, or the text and the reason that it ended
 FAULTS = (
     "slow_load",
     "slow_answer",
@@ -33,6 +35,9 @@ class FakeOllama:
     models: tuple[str, ...] = ("tiny:1b", "embed:1b")
     dim: int = 8
     answer: Answer = lambda request: "{}"
+    embed: Callable[[list[str]], list[list[float]]] | None = (
+        None  # None: vectors that depend on the text alone
+    )
     fault: str | None = None
     seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     url: str = ""
@@ -129,7 +134,8 @@ def _handler(state: FakeOllama) -> type[BaseHTTPRequestHandler]:
             )
 
         def _chat(self, body: dict[str, Any]) -> None:
-            text = "" if state.fault == "empty" else state.answer(body)
+            answer = "" if state.fault == "empty" else state.answer(body)
+            text, reason = answer if isinstance(answer, tuple) else (answer, "stop")
             self.send_response(200)
             self.send_header("content-type", "application/x-ndjson")
             self.send_header("transfer-encoding", "chunked")
@@ -149,7 +155,7 @@ def _handler(state: FakeOllama) -> type[BaseHTTPRequestHandler]:
                     self._chunk(b"<html>502 Bad Gateway</html>\n")
             end = {
                 "done": True,
-                "done_reason": "length" if state.fault == "too_long" else "stop",
+                "done_reason": "length" if state.fault == "too_long" else reason,
                 "eval_count": len(pieces),
                 "eval_duration": 1_000_000,
             }
@@ -164,7 +170,9 @@ def _handler(state: FakeOllama) -> type[BaseHTTPRequestHandler]:
             self._json(
                 {
                     "model": body["model"],
-                    "embeddings": [vector(text, state.dim) for text in texts],
+                    "embeddings": state.embed(texts)
+                    if state.embed
+                    else [vector(text, state.dim) for text in texts],
                     "prompt_eval_count": len(texts),
                 }
             )

@@ -99,6 +99,21 @@ _OPEN_THOUGHT = re.compile(r"^.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```[a-zA-Z]*\s*\n?(.*?)```", re.DOTALL)
 
 
+def answer_tokens(schema: Mapping[str, Any]) -> int:
+    """How many tokens the longest answer that fits the schema may take; JSON that is cut below that is invalid.
+
+    Strings count half a token a character, which degenerate text reaches; one without a bound counts 400 characters.
+    """
+    kind = schema.get("type")
+    if kind == "object":
+        return 8 + sum(8 + answer_tokens(entry) for entry in schema.get("properties", {}).values())
+    if kind == "array":
+        return 8 + int(schema.get("maxItems", 8)) * answer_tokens(schema.get("items", {}))
+    if kind == "string" and "enum" not in schema:
+        return 8 + int(schema.get("maxLength", 400)) // 2
+    return 24
+
+
 def extract_json(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Find the object in a model's answer: thoughts, prose and code fences around it are dropped.
 
@@ -300,7 +315,12 @@ class OllamaChat:
         until = time.monotonic() + self.answer_timeout_s
         content: list[str] = []
         thought: list[str] = []
-        options = {"temperature": 0, "seed": 7, "num_predict": _ANSWER_TOKENS, **self.options}
+        options = {
+            "temperature": 0,
+            "seed": 7,
+            "num_predict": max(256, answer_tokens(schema)),
+            **self.options,
+        }
         last: Any = None
         try:
             with self.client(self.answer_timeout_s) as client:

@@ -169,6 +169,11 @@ def _chunks(claims: Sequence[Claim], prompt: Prompt, task: str, most_tokens: int
     return chunks
 
 
+def _room(chunk: Sequence[Claim]) -> int:
+    """Characters for one sentence: half as much again as the longest fact takes."""
+    return min(MAX_WORDING_CHARS, 40 + max(len(claim.text) for claim in chunk) * 3 // 2)
+
+
 def _schema(chunk: Sequence[Claim]) -> dict[str, Any]:
     """Flat, with an enum of the ids and bounded strings, so that constrained decoding cannot run away."""
     wording = {
@@ -177,7 +182,7 @@ def _schema(chunk: Sequence[Claim]) -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             "id": {"type": "string", "enum": [claim.id for claim in chunk]},
-            "text": {"type": "string", "minLength": 8, "maxLength": MAX_WORDING_CHARS},
+            "text": {"type": "string", "minLength": 8, "maxLength": _room(chunk)},
         },
     }
     return {
