@@ -23,7 +23,7 @@ from sitoolkit.secrets.names import (
     looks_random,
     placeholder,
 )
-from sitoolkit.secrets.scan import find_secrets
+from sitoolkit.secrets.scan import find_secrets, is_clean
 from sitoolkit.secrets.spans import Span, apart, memorable, occurrences
 from sitoolkit.secrets.views import decoded, joined, uncoloured
 from sitoolkit.settings import RedactionSettings, Settings
@@ -116,6 +116,11 @@ class Redactor:
                     f"redaction.extra_patterns.{kind}: not a regular expression: {fault}"
                 ) from fault
 
+    @property
+    def has_extras(self) -> bool:
+        """Whether settings add keys or patterns of their own."""
+        return bool(self._extra or self._extra_keys)
+
     def text(self, text: str) -> tuple[str, Counter[str]]:
         """The text without secrets, and how many of each kind were removed."""
         value, counts = self.value(text)
@@ -124,7 +129,7 @@ class Redactor:
     def value(self, value: Any) -> tuple[Any, Counter[str]]:
         """The JSON value without secrets, at every depth and inside JSON that stands in strings; and the counts."""
         work = _Work(self)
-        result = work.walk(value)
+        result = work.find(value)
         return work.scrub(result), work.counts
 
     def is_secret_key(self, name: str) -> str | None:
@@ -146,8 +151,17 @@ class _Work:
         self.redactor = redactor
         self.counts: Counter[str] = Counter()
         self.known: dict[str, str] = {}
+        self._ordered: list[str] = []
+        self._halves: list[tuple[str, str]] = []
 
     # ---- first pass: find
+
+    def find(self, value: Any) -> Any:
+        """The value with what was found in it replaced; the same object where nothing calls for a look."""
+        strings: list[str] = []
+        if self.redactor.has_extras or not _gather(value, strings, 0) or not is_clean("\x00".join(strings)):
+            return self.walk(value)
+        return value
 
     def walk(self, value: Any, depth: int = 0, inside: str | None = None, name: str = "") -> Any:
         if isinstance(value, str):
@@ -259,7 +273,7 @@ class _Work:
     # ---- strings
 
     def string(self, text: str) -> str:
-        if len(text) < 5:
+        if len(text) < 5 or (not self.redactor.has_extras and is_clean(text)):
             return text
         opening = text.lstrip()[:1]
         if opening in ("{", "[") and len(text) < 5_000_000:
@@ -330,14 +344,21 @@ class _Work:
         return value
 
     def scrub_text(self, text: str) -> str:
-        if len(text) < 8 or not self.known:
+        if len(text) < 8:
             return text
-        for secret in sorted(self.known, key=lambda known: (-len(known), known)):
+        for secret in self._by_length():
             if secret in text:
                 text = self._replace(text, secret)
-        if "\n" in text or "\\" in text or "\x1b" in text or "%" in text:
-            text = self._scrub_wrapped(text)
+        # one cut leaves the first or the second half of a secret whole
+        if any(first in text or second in text for first, second in self._halves):
+            text = self._scrub_cut(text)
         return text
+
+    def _by_length(self) -> list[str]:
+        if len(self._ordered) != len(self.known):
+            self._ordered = sorted(self.known, key=lambda known: (-len(known), known))
+            self._halves = [(known[: len(known) // 2], known[len(known) // 2 :]) for known in self._ordered]
+        return self._ordered
 
     def _replace(self, text: str, secret: str) -> str:
         mark = placeholder(self.known[secret])
@@ -351,7 +372,7 @@ class _Work:
                 pieces.append(marks[number])
         return "".join(pieces)
 
-    def _scrub_wrapped(self, text: str) -> str:
+    def _scrub_cut(self, text: str) -> str:
         for look in (uncoloured, decoded, joined):
             view = look(text)
             found = (
@@ -377,6 +398,26 @@ class _Work:
             position = span.end
             self.counts[span.kind] += 1
         return "".join([*pieces, text[position:]])
+
+
+def _gather(value: Any, strings: list[str], depth: int) -> bool:
+    """Collect keys and texts of a JSON value; false where it holds something that JSON does not."""
+    if isinstance(value, str):
+        strings.append(value)
+        return True
+    if value is None or isinstance(value, bool | int | float):
+        return True
+    if depth > _MAX_DEPTH:
+        return False
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str) or not _gather(item, strings, depth + 1):
+                return False
+            strings.append(key)
+        return True
+    if isinstance(value, list | tuple):
+        return all(_gather(item, strings, depth + 1) for item in value)
+    return False
 
 
 def _next_name(name: str) -> str:
@@ -474,8 +515,8 @@ def _found(work: _Work, call: ToolInvocation) -> ToolInvocation:
     return call.model_copy(
         update={
             "tool": work.string(call.tool),
-            "args": work.walk(drop_blobs(call.args)),
-            "result": work.walk(drop_blobs(call.result)),
+            "args": work.find(drop_blobs(call.args)),
+            "result": work.find(drop_blobs(call.result)),
             "error": work.string(call.error) if call.error else call.error,
             "args_error": work.string(call.args_error) if call.args_error else call.args_error,
         }

@@ -82,30 +82,42 @@ _VOLATILE_KEYS = frozenset(
         "nonce",
     ]
 )
-_VOLATILE: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\b\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:\s?(?:Z|UTC|GMT)\b|[+-]\d\d:?\d\d)?"), "<time>"),
+# What must occur in a text before the patterns below it are tried; anchored at signs that a plain search finds fast.
+_CLOCK = re.compile(r":(?<=\d\d:)\d\d")
+_UUID_PART = re.compile(r"-(?<=[0-9a-fA-F]{8}-)[0-9a-fA-F]{4}-")
+_MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+_TIMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
-            r"\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?(?:\d{1,2} )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* (?:\d{1,2},? )?(?:\d{4} )?\d\d:\d\d:\d\d(?: (?:GMT|UTC|[+-]\d{4}))?(?: \d{4})?"
+            r"\b\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:\s?(?:Z|UTC|GMT)\b|[+-]\d\d:?\d\d)?"
+        ),
+        "<time>",
+    ),
+    (
+        re.compile(
+            rf"\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{{0,6}},? )?(?:\d{{1,2}} )?(?:{_MONTHS})[a-z]{{0,6}} (?:\d{{1,2}},? )?(?:\d{{4}} )?"
+            r"\d\d:\d\d:\d\d(?: (?:GMT|UTC|[+-]\d{4}))?(?: \d{4})?"
         ),
         "<time>",
     ),
     (re.compile(r"(?m)^(\W{0,3})\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\b"), r"\1<time>"),
     (re.compile(r"\b\d\d:\d\d:\d\d[.,]\d{1,9}\b"), "<time>"),
-    (re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b"), "<uuid>"),
-    (re.compile(r"\b0x[0-9a-fA-F]{6,16}\b"), "<address>"),
-    (re.compile(r"\b(?:req|request|trace|corr|call|toolu|chatcmpl|msg|resp|run|inv)[_-][A-Za-z0-9_-]{10,64}\b"), "<id>"),
-    (re.compile(r"(?i)\b((?:x-)?(?:request|trace|correlation|span)[-_ ]?id\b[\"']?\s{0,2}[:=]?\s{0,2}[\"']?)[A-Za-z0-9_-]{4,64}"), r"\1<id>"),
-    (re.compile(r"(?i)\b((?:pid|process)[ =:]{1,2})\d{1,9}\b"), r"\1<id>"),
-    (
-        re.compile(
-            r"(?<![\w.])\d{1,9}(?:\.\d{1,9})?\s?(?:ns|us|µs|ms|milliseconds?|msecs?|secs?|seconds?|s)\b(?!\w)"
-        ),
-        "<duration>",
-    ),
-    (re.compile(r"(?<![\d.\w-])1[5-9]\d{8}(?:\.\d{1,9}|\d{3}|\d{6}|\d{9})?(?![\d.\w-])"), "<time>"),
-    (re.compile(r"/tmp/[A-Za-z0-9_.-]*[A-Za-z0-9_]{6,}"), "<tmp>"),
-)  # fmt: skip
+)
+_UUID = re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,16}\b")
+_ID = re.compile(
+    r"\b(?:req|request|trace|corr|call|toolu|chatcmpl|msg|resp|run|inv)[_-][A-Za-z0-9_-]{10,64}\b"
+)
+_NAMED_ID = re.compile(
+    r"(?i)((?:request|trace|correlation|span)[-_ ]?id\b[\"']?\s{0,2}[:=]?\s{0,2}[\"']?)[A-Za-z0-9_-]{4,64}"
+)
+_PROCESS = re.compile(r"(?i)\b((?:pid|process)[ =:]{1,2})\d{1,9}\b")
+_DURATION = re.compile(
+    r"(?<![\w.])\d{1,9}(?:\.\d{1,9})?\s?(?:ns|us|µs|ms|milliseconds?|msecs?|secs?|seconds?|s)\b(?!\w)"
+)
+_EPOCH = re.compile(r"1(?<![\d.\w-]1)[5-9]\d{8}(?:\.\d{1,9}|\d{3}|\d{6}|\d{9})?(?![\d.\w-])")
+_TEMPORARY = re.compile(r"/tmp/[A-Za-z0-9_.-]*[A-Za-z0-9_]{6,}")
+_DIGIT = re.compile(r"\d")
 
 
 def stable_text(value: Any) -> str:
@@ -123,9 +135,21 @@ def stable_text(value: Any) -> str:
 
 
 def _stable(text: str) -> str:
-    for pattern, name in _VOLATILE:
-        text = pattern.sub(name, text)
-    return text
+    if not _DIGIT.search(text):
+        return text
+    if ":" in text and _CLOCK.search(text):
+        for pattern, name in _TIMES:
+            text = pattern.sub(name, text)
+    if "-" in text and _UUID_PART.search(text):
+        text = _UUID.sub("<uuid>", text)
+    if "0x" in text:
+        text = _ADDRESS.sub("<address>", text)
+    if "_" in text or "-" in text:
+        text = _ID.sub("<id>", text)
+    if "id" in text or "ID" in text or "Id" in text:
+        text = _PROCESS.sub(r"\1<id>", _NAMED_ID.sub(r"\1<id>", text))
+    text = _EPOCH.sub("<time>", _DURATION.sub("<duration>", text))
+    return _TEMPORARY.sub("<tmp>", text) if "/tmp/" in text else text
 
 
 def _without_volatile(value: Any, depth: int) -> Any:

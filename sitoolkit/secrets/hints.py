@@ -14,14 +14,15 @@ from sitoolkit.secrets.runs import decode, is_aws_secret, is_opaque
 __all__ = ["Hints", "hints"]
 
 _RUN = 20  # the shortest run of token characters in any known shape
+_SHORT = 400  # below, a few substring tests are faster than starting a pattern
 _ONES = b"1" * _RUN
 _MASK = bytes(
     49 if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "+/_-") else 32 for code in range(256)
 )
 # Anchored at a rare letter, which the engine finds by memchr.
-_K = re.compile(rb"k(?:ey|(?<=tok)en|(?<=cook)ie|ennw)")
-_C = re.compile(rb"cre[td]")
-_FLAG = re.compile(rb"[\s\"'](?:-[upa]|--user|--proxy-user)")
+_K = re.compile(r"k(?:ey|(?<=tok)en|(?<=cook)ie|ennw)")
+_C = re.compile(r"cre[td]")
+_FLAG = re.compile(r"[\s\"'](?:-[upa]|--user|--proxy-user)")
 _SHAPE = re.compile(
     rb"[sp]k-(?:ant|proj|svcacct|admin|or-v1|lf)-|sk-[A-Za-z0-9]{20}|[sr]k_(?:live|test)_|gh[a-z]_[A-Za-z0-9]{16}|github_pat_"
     rb"|gl[a-z]{2,6}[-_][A-Za-z0-9]|A[KSBC][IC]A[A-Z0-9]{16}|AIza|AGE-SECRET|ATATT3|GOCSPX-|xox[a-z]|xapp-|xai-[A-Za-z0-9]{20}"
@@ -36,59 +37,63 @@ _DIGITS_COLON = re.compile(rb"\d{8,10}:$")
 class Hints(NamedTuple):
     """Which detectors a text is worth."""
 
-    names: bool  # a word such as `token` or `password` occurs
-    places: bool  # a URL, a header or a command with credentials may occur
-    shapes: bool  # a long run looks like a known shape or like base64 of a secret
-    low: str  # the text with ASCII letters in lower case; empty where nothing was found
-
-    def __bool__(self) -> bool:
-        return self.names or self.places or self.shapes
-
-
-_NOTHING = Hints(False, False, False, "")
+    low: str  # the text with ASCII letters in lower case, of the same length
+    names: bool = True  # a word such as `token` or `password` occurs
+    urls: bool = True  # a URL or a signed query may occur
+    headers: bool = True  # a header with credentials may occur
+    commands: bool = True  # a command with a password may occur
+    shapes: bool = True  # a long run looks like a known shape or like base64 of a secret
+    wrapped: bool = False  # such a run goes on over a line end
 
 
-def hints(text: str) -> Hints:
-    """Which detectors `text` is worth; false where it holds nothing."""
-    raw = text.encode("utf-8", "surrogatepass")
-    low = raw.lower()
-    auth = b"auth" in low
-    cookie_or_key = _K.search(low) is not None
-    names = cookie_or_key or auth or b"pass" in low or b"pwd" in low or _C.search(low) is not None
-    places = (
-        auth
-        or b"://" in low
-        or (cookie_or_key and b"cookie" in low)
-        or (b" -" in low and _FLAG.search(low) is not None)
-        or ((b"?" in raw or b"&" in raw) and b"sig" in low)
-        or b"pass:" in low
-    )
-    shapes = _long_runs(raw)
-    if not (names or places or shapes):
-        return _NOTHING
-    return Hints(names, places, shapes, low.decode("utf-8", "surrogatepass"))
+def hints(text: str) -> Hints | None:
+    """Which detectors `text` is worth; `None` where it holds nothing."""
+    if text.isascii():
+        low, raw = text.lower(), text.encode()
+    else:  # str.lower may change the length, and takes ten times as long
+        raw = text.encode("utf-8", "surrogatepass")
+        low = raw.lower().decode("utf-8", "surrogatepass")
+    auth = "auth" in low
+    if len(low) < _SHORT:
+        keyed = "key" in low or "token" in low or "cookie" in low
+        named = "cred" in low or "secret" in low or "kennwort" in low
+    else:
+        keyed = _K.search(low) is not None
+        named = _C.search(low) is not None
+    names = keyed or named or auth or "pass" in low or "pwd" in low
+    urls = "://" in low or (("?" in low or "&" in low) and "sig" in low)
+    headers = auth or (keyed and "cookie" in low)
+    commands = (" -" in low and _FLAG.search(low) is not None) or (names and "pass:" in low)
+    shapes, wrapped = _long_runs(raw) if len(raw) >= _RUN else (False, False)
+    if not (names or urls or headers or commands or shapes):
+        return None
+    return Hints(low, names, urls, headers, commands, shapes, wrapped)
 
 
-def _long_runs(raw: bytes) -> bool:
-    """Whether a run of token characters, over line ends too, is worth a closer look."""
-    if len(raw) < _RUN:
-        return False
+def _long_runs(raw: bytes) -> tuple[bool, bool]:
+    """Whether a run of token characters is worth a closer look, and whether one that is goes on over a line end."""
+    whole = raw
     if b"\\n" in raw:
         raw = raw.replace(b"\\r\\n", b"").replace(b"\\n", b"")
     mask = raw.translate(_MASK, b"\r\n")
     at = mask.find(_ONES)
     if at < 0:
-        return False
+        return False, False
     if len(mask) != len(raw):
         raw = raw.translate(None, b"\r\n")
+    one_line = len(raw) == len(whole)
+    telling = False
     while at >= 0:
         end = mask.find(b" ", at + _RUN)
         if end < 0:
             end = len(mask)
-        if _telling(raw[at:end], raw[max(0, at - 12) : at]):
-            return True
+        run = raw[at:end]
+        if _telling(run, raw[max(0, at - 12) : at]):
+            if one_line or run not in whole:
+                return True, not one_line
+            telling = True
         at = mask.find(_ONES, end)
-    return False
+    return telling, False
 
 
 def _telling(run: bytes, before: bytes) -> bool:

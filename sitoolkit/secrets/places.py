@@ -10,7 +10,7 @@ from sitoolkit.secrets.runs import decode
 from sitoolkit.secrets.spans import Span, memorable, occurrences
 from sitoolkit.secrets.views import LINE_BREAK, next_line
 
-__all__ = ["by_place", "continued"]
+__all__ = ["continued", "in_commands", "in_headers", "in_urls"]
 
 _USERINFO = re.compile(r"(?P<user>[^\s/?#@:\"'<>\\]{0,200}):(?P<pw>[^\s/?#\"'<>\\]{1,400})@")
 _TOKEN_USER = re.compile(r"(?P<pw>[A-Za-z0-9_.~%+=-]{16,300})@")
@@ -60,7 +60,8 @@ _MYSQL = re.compile(
     r"(?:mysql|mariadb)[a-z]*\b[^\n|]{0,300}?[\s\"'](?:-p|--password[= ])\\{0,4}[\"']?([^\s\"'\\;|&]{1,200})"
 )
 _USER_FLAG = re.compile(
-    r"(?:^|[\s\"'])(?:-u|-U|--user|--proxy-user)(?:[ =]?\\{0,4}[\"']?|\\{0,4}[\"'],\s{0,3}\\{0,4}[\"'])([^\s:\"'\\/]{1,100}):([^\s\"'\\]{1,300})"
+    r"(?:-u|--user|--proxy-user)(?:[ =]?\\{0,4}[\"']?|\\{0,4}[\"'],\s{0,3}\\{0,4}[\"'])([^\s:\"'\\/]{1,100}):([^\s\"'\\]{1,300})",
+    re.I,
 )
 _LOGIN = re.compile(
     r"(?:sshpass|(?:docker|helm|podman|registry|az|oc|npm)\s{1,3}login|redis-cli|ldap\w{1,10})\b[^\n|]{0,300}?\s(?:-p|-a|-w)[ =]?\\{0,4}[\"']?([^\s\"'\\;|&]{1,200})"
@@ -70,19 +71,14 @@ _CLIENTS = ("curl", "http", "wget", "ab ")
 _CONTINUATION = re.compile(r"[A-Za-z0-9_.+/=%~!@#$^*-]{4,400}")
 
 
-def by_place(text: str, low: str) -> Iterator[Span]:
-    """Secrets told by where they stand.
-
-    Args:
-        text: where to look.
-        low: the same with ASCII letters in lower case.
-    """
-    yield from _in_urls(text)
-    yield from _in_headers(text, low)
-    yield from _in_commands(text, low)
+def in_urls(text: str) -> Iterator[Span]:
+    """Passwords and tokens before the host, and values of telling query parameters."""
+    yield from _before_hosts(text)
+    if "=" in text and ("?" in text or "&" in text):
+        yield from _in_queries(text)
 
 
-def _in_urls(text: str) -> Iterator[Span]:
+def _before_hosts(text: str) -> Iterator[Span]:
     for at in occurrences(text, "://"):
         match = _USERINFO.match(text, at + 3)
         if match:
@@ -94,17 +90,20 @@ def _in_urls(text: str) -> Iterator[Span]:
         match = _TOKEN_USER.match(text, at + 3)
         if match and looks_random(match["pw"]):
             yield Span(match.start("pw"), match.end("pw"), "url_token")
-    if "=" in text and ("?" in text or "&" in text):
-        for match in _QUERY.finditer(text):
-            key, value = match["key"].lower(), match["value"]
-            if not (key in _QUERY_KEYS or key_kind(key)) or is_placeholder(value) or is_reference(value):
-                continue
-            if key in _SHORT_WORDS and (len(value) < 12 or not looks_random(value)):
-                continue
-            yield Span(*match.span("value"), "url_query", memorable(value), match.start("key"))
 
 
-def _in_headers(text: str, low: str) -> Iterator[Span]:
+def _in_queries(text: str) -> Iterator[Span]:
+    for match in _QUERY.finditer(text):
+        key, value = match["key"].lower(), match["value"]
+        if not (key in _QUERY_KEYS or key_kind(key)) or is_placeholder(value) or is_reference(value):
+            continue
+        if key in _SHORT_WORDS and (len(value) < 12 or not looks_random(value)):
+            continue
+        yield Span(*match.span("value"), "url_query", memorable(value), match.start("key"))
+
+
+def in_headers(text: str, low: str) -> Iterator[Span]:
+    """Bearer and basic credentials, and cookies; `low` is the text in lower case."""
     if "bearer" in low:
         for match in _BEARER.finditer(text):
             value = match[1]
@@ -133,15 +132,21 @@ def _in_cookie(match: re.Match[str], anchor: int) -> Iterator[Span]:
             yield Span(start + part.start(1), start + part.end(1), "cookie", memorable(part[1]), anchor)
 
 
-def _in_commands(text: str, low: str) -> Iterator[Span]:
+def in_commands(text: str, low: str) -> Iterator[Span]:
+    """Passwords behind the flags of clients that take them there; `low` is the text in lower case."""
     if "mysql" in low or "mariadb" in low:
         yield from _first_group(_MYSQL, text)
-    if "-u" in low or "--proxy-user" in low:
-        for match in _USER_FLAG.finditer(text):
-            before = low[max(0, match.start() - 400) : match.start()]
-            numbers = match[1].isdigit() and match[2].isdigit()  # user and group ids
-            if not numbers and any(client in before for client in _CLIENTS) and not is_placeholder(match[2]):
-                yield Span(*match.span(2), "cli_password", memorable(match[2], True), match.start())
+    for flag in ("-u", "--proxy-user"):
+        for at in occurrences(low, flag):
+            start = at - 1 if low.startswith("--user", at - 1) else at
+            if start and low[start - 1] not in " \t\n\"'":
+                continue
+            match = _USER_FLAG.match(text, start)
+            if not match or (match[1].isdigit() and match[2].isdigit()):  # user and group ids
+                continue
+            before = low[max(0, start - 400) : start]
+            if any(client in before for client in _CLIENTS) and not is_placeholder(match[2]):
+                yield Span(*match.span(2), "cli_password", memorable(match[2], True), start)
     if "sshpass" in low or " login" in low or "redis-cli" in low or "ldap" in low:
         yield from _first_group(_LOGIN, text)
     if "pass:" in low:

@@ -32,6 +32,8 @@ _MAGIC = (
     b"II*",
     b"MM\x00",
 )
+# ASCII has its top bit unset, so that every fourth character of its base64 lies in the lower half of the alphabet.
+_TEXT_START = re.compile(r"(?:[A-Za-f][A-Za-z0-9+/_-]{3}){3}")
 _DECODED_CHARS = 20_000
 
 
@@ -59,7 +61,7 @@ def by_run(text: str, is_secret: Callable[[str], bool]) -> Iterator[Span]:
             and is_opaque(run)
             and not _SIGNATURE.search(text[max(0, start - 40) : start])
         ):
-            yield Span(start, match.end(), "opaque_base64")
+            yield Span(start, match.end(), "opaque_base64", sure=False)
 
 
 def _mixed(value: str) -> bool:
@@ -89,6 +91,8 @@ def is_opaque(run: str) -> bool:
 
 def decode(run: str) -> str | None:
     """The text that a run of base64 stands for, `None` where it is not printable text."""
+    if not _TEXT_START.match(run):
+        return None
     body = run.rstrip("=")[:_DECODED_CHARS].replace("-", "+").replace("_", "/")
     if len(body) % 4 == 1:
         body = body[:-1]

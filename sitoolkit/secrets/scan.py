@@ -10,23 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sitoolkit.secrets.hints import hints
-from sitoolkit.secrets.names import looks_random
+from sitoolkit.secrets.hints import Hints, hints
+from sitoolkit.secrets.names import key_kind, looks_random
 from sitoolkit.secrets.pairs import by_name
-from sitoolkit.secrets.places import by_place
+from sitoolkit.secrets.places import in_commands, in_headers, in_urls
 from sitoolkit.secrets.runs import by_run
 from sitoolkit.secrets.shapes import by_shape
 from sitoolkit.secrets.spans import Span, apart
 from sitoolkit.secrets.views import View, decoded, joined, uncoloured
 
-__all__ = ["find_secrets"]
+__all__ = ["find_secrets", "is_clean"]
 
 _PREFIX = (
     10  # a shape is joined over a line end where the end cuts its prefix; later cuts are `by_shape`'s own
 )
 _DEPTH = 2  # layers of base64 that are opened
 # A line that ends in a word, and a next one that begins with a word and a sign: a name may have been cut in two.
-_CUT_NAME = re.compile(r"[A-Za-z_-](?:\r?\n|\\n)[ \t]{0,80}[A-Za-z0-9_-]{1,30}\\{0,4}[\"']?[ \t]?[=:]")
+_CUT = r"[ \t]{0,80}[A-Za-z0-9_-]{1,30}\\{0,4}[\"']?[ \t]?[=:]"
+_CUT_NAME = re.compile(r"\n(?:(?<=[A-Za-z_-]\n)|(?<=[A-Za-z_-]\r\n))" + _CUT)
+_WORDS = re.compile(r"[A-Za-z0-9_-]+(?=[\"'\\]{0,6}[ \t]?[=:]?$)|[A-Za-z0-9_-]+(?=(?:\\r)?\\n|\r?\n)")
+_CUT_NAME_ESCAPED = re.compile(r"\\n(?<=[A-Za-z_-]\\n)" + _CUT)
 
 
 def find_secrets(text: str, depth: int = 0) -> list[Span]:
@@ -50,29 +53,55 @@ def find_secrets(text: str, depth: int = 0) -> list[Span]:
     return apart(spans)
 
 
+def is_clean(text: str) -> bool:
+    """Whether `text` needs no closer look: a fast yes, while a no means only that `find_secrets` must decide."""
+    if hints(text) is not None or uncoloured(text) or decoded(text):
+        return False
+    return not any(_near_cut_names(text))
+
+
 def _back(span: Span, view: View) -> Span:
     return span._replace(start=view.start(span.start), end=view.end(span.end), anchor=-1)
 
 
 def _in_plain(text: str, depth: int) -> list[Span]:
     found = hints(text)
-    spans: list[Span] = []
-    if found:
-        spans = _detect(text, found.low, found.names, found.places, found.shapes, depth)
-    if (found.shapes and ("\n" in text or "\\n" in text)) or _CUT_NAME.search(text):
+    spans = _detect(text, found, depth) if found else []
+    if found and found.wrapped:
         spans += _over_line_ends(text, depth)
+    else:
+        for start, end in _near_cut_names(text):
+            spans += [
+                span._replace(start=span.start + start, end=span.end + start)
+                for span in _over_line_ends(text[start:end], depth)
+            ]
     return spans
 
 
-def _detect(text: str, low: str, names: bool, places: bool, shapes: bool, depth: int) -> list[Span]:
+def _near_cut_names(text: str) -> Iterator[tuple[int, int]]:
+    """Stretches round the line ends that may cut a name in two."""
+    for line_end, pattern in (("\n", _CUT_NAME), ("\\n", _CUT_NAME_ESCAPED)):
+        if line_end in text:
+            for match in pattern.finditer(text):
+                words = _WORDS.findall(text[max(0, match.start() - 60) : match.end()])
+                if len(words) > 1 and key_kind("".join(words[-2:])):
+                    yield max(0, match.start() - 200), match.end() + 4_000
+
+
+def _detect(text: str, found: Hints, depth: int) -> list[Span]:
+    low = found.low
     spans: list[Span] = []
-    if shapes or "private key" in low or "otpauth" in low or "slack.com" in low:
+    if found.shapes or "private key" in low or "otpauth" in low or "slack.com" in low:
         spans += by_shape(text)
-    if places or shapes:
-        spans += by_place(text, low)
-    if names:
+    if found.urls:
+        spans += in_urls(text)
+    if found.headers or found.shapes:
+        spans += in_headers(text, low)
+    if found.commands:
+        spans += in_commands(text, low)
+    if found.names:
         spans += by_name(text, low)
-    if shapes:
+    if found.shapes:
         spans += by_run(text, lambda clear: depth < _DEPTH and bool(find_secrets(clear, depth + 1)))
     return spans
 
@@ -82,8 +111,7 @@ def _over_line_ends(text: str, depth: int) -> Iterator[Span]:
     view = joined(text)
     if view is None:
         return
-    low = view.text.lower() if view.text.isascii() else _lower(view.text)
-    for span in _detect(view.text, low, True, False, True, depth):
+    for span in _detect(view.text, Hints(_lower(view.text), commands=False), depth):
         anchor = span.anchor if span.anchor >= 0 else span.start
         cuts = view.cuts(anchor, span.end)
         if not cuts or span.kind in ("opaque_base64", "private_key"):

@@ -99,10 +99,11 @@ _RULES = tuple(
     for literal, kind, tail in SHAPES
 )
 _TWILIO = re.compile(r"(?<![A-Za-z0-9])(?:AC|SK)[0-9a-f]{32}(?![A-Za-z0-9])")
-_TELEGRAM = re.compile(r"(?<![\w:])\d{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])")
-_DISCORD = re.compile(
-    r"(?<![A-Za-z0-9_-])[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}(?![A-Za-z0-9_-])"
-)
+# Anchored at a sign in their middle, since their first characters are too common to search for.
+_TELEGRAM = re.compile(r":(?<=\d{8}:)[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])")
+_TELEGRAM_ID = re.compile(r"(?<![\w:])\d{8,10}$")
+_DISCORD = re.compile(r"\.(?<=[A-Za-z0-9_-]{23}\.)[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}(?![A-Za-z0-9_-])")
+_DISCORD_ID = re.compile(r"(?<![A-Za-z0-9_-])[MNO][A-Za-z0-9_-]{22,27}$")
 _PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_BODY = re.compile(r"(?:[A-Za-z0-9+/=:,.\s-]|\\[nrt])*")
@@ -126,11 +127,16 @@ def by_shape(text: str) -> Iterator[Span]:
                 yield Span(at, end, kind)
     if "AC" in text or "SK" in text:
         yield from (Span(*match.span(), "twilio") for match in _TWILIO.finditer(text))
-    if ":" in text:
-        yield from (Span(*match.span(), "telegram") for match in _TELEGRAM.finditer(text))
-    if "." in text:
-        yield from (Span(*match.span(), "discord") for match in _DISCORD.finditer(text))
+    yield from _behind(_TELEGRAM_ID, _TELEGRAM, text, "telegram")
+    yield from _behind(_DISCORD_ID, _DISCORD, text, "discord")
     yield from _private_keys(text)
+
+
+def _behind(first: re.Pattern[str], rest: re.Pattern[str], text: str, kind: str) -> Iterator[Span]:
+    for match in rest.finditer(text):
+        head = first.search(text, max(0, match.start() - 30), match.start())
+        if head:
+            yield Span(head.start(), match.end(), kind)
 
 
 def _private_keys(text: str) -> Iterator[Span]:

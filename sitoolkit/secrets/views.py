@@ -18,11 +18,12 @@ _ANSI = (
     r"|[\u200b\u200c\u200d\u2060\ufeff\u00ad]"
 )
 _COLOUR = re.compile(_ANSI)
-_COLOUR_MAYBE = re.compile(r"\x1b|\\u001b|\\x1b|\\033|\\e\[|\^\[|[\u200b-\u200d\u2060\ufeff\u00ad]", re.I)
+_COLOUR_STARTS = ("\x1b", "\\u001b", "\\u001B", "\\x1b", "\\x1B", "\\033", "\\e[", "^[[")
+_INVISIBLE = re.compile(r"[\u200b-\u200d\u2060\ufeff\u00ad]")
 LINE_BREAK = re.compile(r"(?:\\r)?\\n|\r?\n")
 _WRAP = re.compile(_ANSI + r"|(?:(?:\\r)?\\n|\r?\n)[ \t]{0,80}(?:[>|│+] ?)?")
 _ESCAPE = re.compile(_ANSI + r"|%([2-7][0-9A-Fa-f])|\\(/)|\\u00([2-7][0-9A-Fa-f])")
-_ESCAPE_MAYBE = re.compile(r"%[2-7][0-9A-Fa-f]|\\/|\\u00[2-7]")
+_PERCENT = re.compile(r"%[2-7][0-9A-Fa-f]")
 
 
 _CONTINUES = re.compile(r"(?:(?:\\r)?\\n|\r?\n)[ \t]{0,80}(?:[>|│+] ?)?")
@@ -74,12 +75,19 @@ class View(NamedTuple):
 
 def uncoloured(text: str) -> View | None:
     """The text without terminal colour codes and invisible characters; `None` where there are none."""
-    return _without(text, _COLOUR) if _COLOUR_MAYBE.search(text) else None
+    coloured = "\x1b" in text or (
+        ("\\" in text or "^[" in text) and any(start in text for start in _COLOUR_STARTS)
+    )
+    if not coloured and (text.isascii() or not _INVISIBLE.search(text)):
+        return None
+    return _without(text, _COLOUR)
 
 
 def decoded(text: str) -> View | None:
     r"""The text with `%2F`, `\\/` and `\\u002f` resolved; `None` where there are none."""
-    return _without(text, _ESCAPE) if _ESCAPE_MAYBE.search(text) else None
+    if "\\/" in text or "\\u00" in text or ("%" in text and _PERCENT.search(text)):
+        return _without(text, _ESCAPE)
+    return None
 
 
 def joined(text: str) -> View | None:
