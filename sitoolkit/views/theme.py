@@ -63,7 +63,7 @@ def theme_config(*, dark: bool = False, colours: dict[str, Any] | None = None) -
             "axisX": {"grid": False},
             "legend": {
                 "labelFontSize": 12, "titleFontSize": 12, "labelColor": c["ink"], "titleColor": c["muted"], "titleFontWeight": 400,
-                "symbolType": "square",
+                "symbolType": "square", "labelLimit": 220,
             },
             "header": {"labelColor": c["ink"], "titleColor": c["muted"], "labelFontSize": 12},
             "text": {"color": c["ink"], "fontSize": 12},

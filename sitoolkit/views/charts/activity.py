@@ -51,6 +51,7 @@ def activity(calls: Any, *, tools: int = 12) -> AnyChart:
         .group_by("tool", "outcome", "day")
         .agg(pl.col("calls").sum())
         .sort("day", "tool", "outcome", nulls_last=True)
+        .with_columns(pl.col("day").dt.strftime("%Y-%m-%d").alias("on"))
     )
     pick = alt.selection_point(name="tool", fields=["tool"], on="click", empty=True)
     colour = alt.Color(
@@ -78,11 +79,16 @@ def activity(calls: Any, *, tools: int = 12) -> AnyChart:
         alt.Chart()
         .mark_bar()
         .encode(
-            x=alt.X("day:T", title=None, axis=alt.Axis(format="%d %b %Y", labelAngle=0, tickCount=6)),
+            x=alt.X(
+                "day:T",
+                timeUnit=_UNITS[step],
+                title=None,
+                axis=alt.Axis(format="%d %b %Y", labelAngle=0, tickCount=6),
+            ),
             y=alt.Y("sum(calls):Q", title=f"calls a {_STEPS[step]}"),
             color=colour,
             tooltip=[
-                alt.Tooltip("day:T", format="%Y-%m-%d"),
+                alt.Tooltip("on:N", title=f"{_STEPS[step]} from"),
                 "outcome:N",
                 alt.Tooltip("sum(calls):Q", title="calls"),
             ],
@@ -104,6 +110,8 @@ def activity(calls: Any, *, tools: int = 12) -> AnyChart:
     )
 
 
+# Named in UTC, so that the host's zone moves no bar to another day.
+_UNITS: dict[str, Any] = {"1d": "utcyearmonthdate", "1w": "utcyearweek", "1mo": "utcyearmonth"}
 _STEPS = {"1d": "day", "1w": "week", "1mo": "month"}
 
 
@@ -150,7 +158,12 @@ def session_timeline(calls: Any, events: Any = (), *, limit: int = 400) -> AnyCh
             pl.col("started_at").alias("from"),
             (pl.col("started_at") + pl.duration(milliseconds=length)).alias("to"),
         )
-        x, x2 = alt.X("from:T", title="time (UTC)", axis=alt.Axis(format="%H:%M:%S")), alt.X2("to:T")
+        x, x2 = (
+            alt.X(
+                "from:T", title="time (UTC)", scale=alt.Scale(type="utc"), axis=alt.Axis(format="%H:%M:%S")
+            ),
+            alt.X2("to:T"),
+        )
     else:
         frame = frame.with_columns(pl.col("seq").alias("from"), (pl.col("seq") + 0.9).alias("to"))
         x, x2 = (
@@ -163,7 +176,7 @@ def session_timeline(calls: Any, events: Any = (), *, limit: int = 400) -> AnyCh
         .encode(
             x=x,
             x2=x2,
-            y=alt.Y("tool:N", sort=alt.EncodingSortField("seq", op="min"), title=None),
+            y=alt.Y("tool:N", sort=frame["tool"].unique(maintain_order=True).to_list(), title=None),
             color=alt.Color("outcome:N", scale=scale(OUTCOMES, frame["outcome"])),
             tooltip=["seq:Q", "tool:N", "outcome:N", "duration_ms:Q", "error:N"],
         )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["friction_heatmap", "lesson_effect", "signature_pareto"]
 
+_MINUTE = "%Y-%m-%d %H:%M UTC"
 _SEVERITIES = {"critical": "#9c2b00", "error": VERMILION, "warning": ORANGE, "info": GREY}
 
 
@@ -59,7 +60,7 @@ def friction_heatmap(failures: Any, *, tools: int = 20, sessions: int = 30) -> A
     )
     numbers = base.mark_text().encode(
         text="count:Q",
-        color=alt.condition(alt.datum.count > most * 0.55, alt.value("white"), alt.value("#1f2733")),
+        color=alt.condition(alt.datum.count > most * 0.7, alt.value("white"), alt.value("#1f2733")),
     )
     upper = alt.layer(heat.add_params(pick), numbers).properties(width=WIDTH, height=alt.Step(26))
     lower = (
@@ -115,10 +116,11 @@ def signature_pareto(signatures: Any, *, limit: int = 20) -> AnyChart:
         .with_columns(
             labels("signature", 64),
             pl.col("severity").fill_null("error").str.to_lowercase(),
-            pl.int_range(pl.len()).alias("rank"),
+            pl.col("first_seen").dt.strftime(_MINUTE).alias("first"),
+            pl.col("last_seen").dt.strftime(_MINUTE).alias("last"),
         )
     )
-    order = alt.EncodingSortField("rank", order="ascending")
+    order = frame["signature"].to_list()
     y = alt.Y("signature:N", sort=order, title=None, axis=alt.Axis(labelLimit=380))
     bars = (
         alt.Chart()
@@ -147,12 +149,13 @@ def signature_pareto(signatures: Any, *, limit: int = 20) -> AnyChart:
             y=alt.Y("signature:N", sort=order, title=None, axis=None),
             x=alt.X(
                 "first_seen:T",
+                scale=alt.Scale(type="utc"),
                 title="first to last seen (UTC)",
                 axis=alt.Axis(tickCount=4, labelAngle=0, format="%d %b %H:%M"),
             ),
             x2="last_seen:T",
             color=alt.Color("severity:N", scale=scale(_SEVERITIES, frame["severity"]), legend=None),
-            tooltip=["signature:N", "first_seen:T", "last_seen:T"],
+            tooltip=["signature:N", "first:N", "last:N"],
         )
         .transform_filter("datum.first_seen !== null")
         .properties(width=220, height=alt.Step(20))

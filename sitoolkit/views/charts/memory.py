@@ -47,10 +47,9 @@ def pattern_card(pattern: Any) -> AnyChart:
         .then(pl.lit(_VARIANCE))
         .otherwise(pl.lit("holds"))
         .alias("meaning"),
-        pl.int_range(pl.len()).alias("rank"),
     )
     base = alt.Chart(data(frame)).encode(
-        y=alt.Y("text:N", sort=alt.EncodingSortField("rank"), title=None, axis=alt.Axis(labelLimit=520)),
+        y=alt.Y("text:N", sort=frame["text"].to_list(), title=None, axis=alt.Axis(labelLimit=520)),
         tooltip=["text:N", "kind:N", "holds:N"],
     )
     bars = base.mark_bar(height=12).encode(
@@ -63,6 +62,7 @@ def pattern_card(pattern: Any) -> AnyChart:
         color=alt.Color(
             "meaning:N",
             title=None,
+            legend=alt.Legend(orient="bottom") if frame["meaning"].n_unique() > 1 else None,
             scale=alt.Scale(domain=["holds", _VARIANCE], range=[BLUE, ORANGE]),
         ),
     )
@@ -132,12 +132,17 @@ def memory_growth(memories: Any) -> AnyChart:
         alt.Chart(data(running))
         .mark_area(interpolate="step-after")
         .encode(
-            x=alt.X("day:T", title=None, axis=alt.Axis(format="%d %b %Y", labelAngle=0, tickCount=6)),
+            x=alt.X(
+                "day:T",
+                scale=alt.Scale(type="utc"),
+                title=None,
+                axis=alt.Axis(format="%d %b %Y", labelAngle=0, tickCount=6),
+            ),
             y=alt.Y("active:Q", title="active", stack=True),
             color=alt.Color(
                 "category:N", scale=scale(CATEGORIES, frame["category"].unique()), title="category"
             ),
-            tooltip=["category:N", alt.Tooltip("day:T", format="%Y-%m-%d"), "active:Q"],
+            tooltip=["category:N", "on:N", "active:Q"],
         )
         .properties(width=WIDTH, height=170)
     )

@@ -56,11 +56,11 @@ def recall_overview(recalls: Any) -> AnyChart:
     frame = frame.with_columns(pl.col("at").dt.truncate("1d").alias("day"))
     slots = (
         frame.group_by("day").agg(pl.col(list(_SLOTS)).sum()).unpivot(index="day", variable_name="slot", value_name="items")
-        .filter(pl.col("items") > 0).sort("day", "slot").tail(1500)
+        .filter(pl.col("items") > 0).with_columns(pl.col("day").dt.strftime("%Y-%m-%d").alias("on")).sort("day", "slot").tail(1500)
     )  # fmt: skip
     kinds = (
         frame.group_by("day", pl.when("abstained").then(pl.lit("abstained")).otherwise(pl.lit("answered")).alias("kind"))
-        .len("recalls").sort("day", "kind").tail(1500)
+        .len("recalls").with_columns(pl.col("day").dt.strftime("%Y-%m-%d").alias("on")).sort("day", "kind").tail(1500)
     )  # fmt: skip
     tokens = (
         frame.filter(~pl.col("abstained"))
@@ -69,11 +69,16 @@ def recall_overview(recalls: Any) -> AnyChart:
         .sort("tokens")
         .with_columns((pl.col("tokens") + 50).alias("to"))
     )
-    day = alt.X("day:T", title=None, axis=alt.Axis(format="%d %b", labelAngle=0, tickCount=5))
+    day = alt.X(
+        "day:T",
+        timeUnit="utcyearmonthdate",
+        title=None,
+        axis=alt.Axis(format="%d %b", labelAngle=0, tickCount=5),
+    )
     half = (WIDTH - 40) // 2
     filled = (
         alt.Chart(data(slots)).mark_bar()
-        .encode(x=day, y=alt.Y("items:Q", title="slots filled"), color=alt.Color("slot:N", scale=scale(_SLOTS, slots["slot"].unique())), tooltip=["day:T", "slot:N", "items:Q"])
+        .encode(x=day, y=alt.Y("items:Q", title="slots filled"), color=alt.Color("slot:N", scale=scale(_SLOTS, slots["slot"].unique())), tooltip=["on:N", "slot:N", "items:Q"])
         .properties(width=WIDTH, height=130)
     )  # fmt: skip
     asked = (
@@ -81,15 +86,15 @@ def recall_overview(recalls: Any) -> AnyChart:
         .encode(
             x=day, y=alt.Y("recalls:Q", title="recalls"),
             color=alt.Color("kind:N", title="recall", scale=alt.Scale(domain=["answered", "abstained"], range=[BLUE, ORANGE])),
-            tooltip=["day:T", "kind:N", "recalls:Q"],
+            tooltip=["on:N", "kind:N", "recalls:Q"],
         ).properties(width=half, height=110)
     )  # fmt: skip
     sizes = (
         alt.Chart(data(tokens)).mark_bar()
-        .encode(x=alt.X("tokens:Q", title="tokens in the prompt"), x2="to:Q", y=alt.Y("recalls:Q", title="recalls"), color=alt.value(GREY), tooltip=["tokens:Q", "recalls:Q"])
+        .encode(x=alt.X("tokens:Q", bin="binned", title="tokens in the prompt"), x2="to:Q", y=alt.Y("recalls:Q", title="recalls"), color=alt.value(GREY), tooltip=["tokens:Q", "recalls:Q"])
         .properties(width=half, height=110)
     )  # fmt: skip
-    share = frame["abstained"].mean() or 0.0
+    share = float(frame["abstained"].sum()) / frame.height
     subtitle = f"{frame.height:,} recalls, {share:.0%} abstained, median {_median(frame['tokens'])} tokens"
     return finish(
         alt.vconcat(filled, alt.hconcat(asked, sizes).resolve_scale(color="independent")).resolve_scale(

@@ -84,6 +84,7 @@ def reviewer_throughput(decisions: Any) -> AnyChart:
         frame.with_columns(labels("by", 24))
         .group_by("by", "verdict", pl.col("at").dt.truncate("1d").alias("day"))
         .len("decisions")
+        .with_columns(pl.col("day").dt.strftime("%Y-%m-%d").alias("on"))
         .sort("day", "by", "verdict")
         .tail(2000)
     )
@@ -91,11 +92,16 @@ def reviewer_throughput(decisions: Any) -> AnyChart:
         alt.Chart(data(counted))
         .mark_bar()
         .encode(
-            x=alt.X("day:T", title=None, axis=alt.Axis(format="%d %b", labelAngle=0, tickCount=6)),
+            x=alt.X(
+                "day:T",
+                timeUnit="utcyearmonthdate",
+                title=None,
+                axis=alt.Axis(format="%d %b", labelAngle=0, tickCount=6),
+            ),
             y=alt.Y("decisions:Q", axis=alt.Axis(tickMinStep=1)),
             color=alt.Color("verdict:N", scale=scale(_VERDICTS, counted["verdict"].unique())),
             row=alt.Row("by:N", title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
-            tooltip=["by:N", "verdict:N", "day:T", "decisions:Q"],
+            tooltip=["by:N", "verdict:N", "on:N", "decisions:Q"],
         ),
         "Decisions",
         f"{frame.height:,} by {frame['by'].n_unique()} reviewers",
