@@ -31,7 +31,7 @@ from sitoolkit.records import (
 )
 from sitoolkit.redaction import Redactor, seal
 from sitoolkit.settings import Settings
-from sitoolkit.stable import bound
+from sitoolkit.stable import bound, stable_text
 from sitoolkit.writes import is_precedent, is_write_call
 
 if TYPE_CHECKING:
@@ -156,17 +156,44 @@ def event_text(call: ToolInvocation, args_chars: int = 600, result_chars: int = 
 
     >>> print(event_text(call))
     Action: register_service
-    Arguments: {"name": "redis_cache", "kind": "redis"}
+    Arguments: {"kind": "redis", "name": "redis_cache"}
     Result: {"status": "ok"}
+
+    Equal contents give equal texts: keys are sorted, and a result loses what changes from run to run.
+
+    Args:
+        call: sealed.
+        args_chars: cap of the arguments' JSON, in characters; 600 is the seed's.
+        result_chars: cap of the result; 400 is the seed's; 0 leaves it out.
     """
     lines = [f"Action: {call.tool}", f"Arguments: {_one_line(call.args, args_chars)}"]
-    if result_chars and call.result not in (None, ""):
-        lines.append(f"Result: {_one_line(call.result, result_chars)}")
+    result = settled(call.result)
+    if result_chars and result not in (None, "", {}, []):
+        lines.append(f"Result: {_one_line(result, result_chars)}")
     return "\n".join(lines)
 
 
+def settled(value: Any) -> Any:
+    """A result without times, durations and request ids, so that two runs of one call give the same."""
+    if isinstance(value, str):
+        return stable_text(value)
+    if isinstance(value, Mapping | list):
+        return _without_marks(json.loads(stable_text(value)))
+    return value
+
+
+def _without_marks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_marks(item) for key, item in value.items() if item != "<volatile>"}
+    return [_without_marks(item) for item in value] if isinstance(value, list) else value
+
+
 def _one_line(value: Any, chars: int) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    )
     text = " ".join(text[: 4 * chars + 100].split())
     return text if len(text) <= chars else text[: chars - 1] + "…"
 
@@ -185,9 +212,8 @@ def event_memory(
         payload={
             "tool": call.tool,
             "args": call.args,
-            "result": bound(call.result, PAYLOAD_CHARS),
+            "result": bound(settled(call.result), PAYLOAD_CHARS),
             "is_error": False,
-            "session_id": call.session_id,
         },
         tags=(call.tool,),
         origin=Origin.OBSERVED,
