@@ -79,16 +79,20 @@ def add_message(
                 _result_block(build, block, at, line)
     if role != "user" or text or not has_results:
         index = build.turn(role, text, at=at, line=line, author=message.get("name"), key=key)
-    if role != "assistant":
-        return index
     calls = message.get("tool_calls")
+    if role != "assistant":
+        if calls and role == "user":  # tau2: the simulated user has tools of its own
+            if index is None:
+                index = build.turn("user", at=at, line=line)
+            _openai_calls(build, calls, report, at, line, turn=index, agent="user")
+        return index
     if calls:
         _openai_calls(build, calls, report, at, line)
     legacy = message.get("function_call")
     if isinstance(legacy, dict) and not calls:
         build.call(legacy.get("name", ""), legacy.get("arguments"), at=at, line=line)
     if blocks is not None:
-        _blocks(build, blocks, report, at, line)
+        _blocks(build, blocks, at, line, restates=key is not None)
     if index is not None and (
         message.get("finish_reason") == "error"
         or message.get("stop_reason") == "error"
@@ -98,7 +102,15 @@ def add_message(
     return index
 
 
-def _openai_calls(build: SessionBuilder, calls: Any, report: ReadReport, at: Any, line: int | None) -> None:
+def _openai_calls(
+    build: SessionBuilder,
+    calls: Any,
+    report: ReadReport,
+    at: Any,
+    line: int | None,
+    turn: int | None = None,
+    agent: str | None = None,
+) -> None:
     for call in calls if isinstance(calls, list) else [calls]:
         if not isinstance(call, dict):
             report.unknown(f"tool_call:{record_type(call)}")
@@ -111,6 +123,8 @@ def _openai_calls(build: SessionBuilder, calls: Any, report: ReadReport, at: Any
                 call_id=call.get("id"),
                 at=at,
                 line=line,
+                turn=turn,
+                agent=agent,
             )
             continue
         custom = call.get("custom")
@@ -121,6 +135,8 @@ def _openai_calls(build: SessionBuilder, calls: Any, report: ReadReport, at: Any
                 call_id=call.get("id"),
                 at=at,
                 line=line,
+                turn=turn,
+                agent=agent,
             )
             continue
         name = (
@@ -136,6 +152,8 @@ def _openai_calls(build: SessionBuilder, calls: Any, report: ReadReport, at: Any
             call_id=call.get("id") or call.get("tool_call_id") or call.get("call_id"),
             at=at,
             line=line,
+            turn=turn,
+            agent=agent,
         )
 
 
@@ -183,7 +201,7 @@ def said_of_ending(message: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _blocks(build: SessionBuilder, blocks: list[Any], report: ReadReport, at: Any, line: int | None) -> None:
+def _blocks(build: SessionBuilder, blocks: list[Any], at: Any, line: int | None, *, restates: bool) -> None:
     """Tool blocks of an assistant message: calls, and results of tools that the server ran."""
     for block in blocks:
         kind = block.get("type") if isinstance(block, dict) else None
@@ -194,7 +212,7 @@ def _blocks(build: SessionBuilder, blocks: list[Any], report: ReadReport, at: An
                 call_id=block.get("id"),
                 at=at,
                 line=line,
-                restates=True,
+                restates=restates,
             )
         elif isinstance(kind, str) and kind.endswith("tool_result"):
             _result_block(build, block, at, line)
@@ -207,7 +225,7 @@ def _blocks(build: SessionBuilder, blocks: list[Any], report: ReadReport, at: An
                 call_id=block.get("id") or block.get("toolCallId"),
                 at=at,
                 line=line,
-                restates=True,
+                restates=restates,
             )
 
 

@@ -16,6 +16,7 @@ from sitoolkit.transcripts.base import (
     ReadReport,
     SessionBuilder,
     TranscriptFile,
+    content_text,
     record_type,
 )
 from sitoolkit.transcripts.chat import add_message, add_messages, message_roles, usage_of
@@ -50,15 +51,20 @@ def sniff(head: Head) -> Match | None:
 
 
 def read(source: TranscriptFile, report: ReadReport) -> Iterator[Session]:
+    yield from read_conversations(source, report, NAME)
+
+
+def read_conversations(source: TranscriptFile, report: ReadReport, name: str) -> Iterator[Session]:
+    """Conversations of OpenAI's or Anthropic's shape in any of the layouts."""
     head = source.head
     if head.container == "array" and isinstance(head.first, list) and message_roles(head.first[:8]):
-        build = SessionBuilder(source.file, source.session_id(), format=NAME, line=1)
+        build = SessionBuilder(source.file, source.session_id(), format=name, line=1)
         for line, message in source.items(report):
             _message_line(build, message, report, line)
         yield build.build()
         return
     if head.layout == "lines" and message_roles(head.dicts[:16]) and _messages(head.dicts[0]) is None:
-        yield from _message_a_line(source, report)
+        yield from _message_a_line(source, report, name)
         return
     seen: set[int] = set()
     place = 0
@@ -74,8 +80,10 @@ def read(source: TranscriptFile, report: ReadReport) -> Iterator[Session]:
         about = record if isinstance(record, dict) else {}
         key = line if head.layout == "lines" else place
         build = SessionBuilder(
-            source.file, session_name(source, about, key, seen), format=NAME, line=line, **fields_of(about)
+            source.file, session_name(source, about, key, seen), format=name, line=line, **fields_of(about)
         )
+        if about.get("system"):
+            build.turn("system", content_text(about["system"]), line=line)
         add_messages(build, messages, report, line)
         usage = about.get("usage")
         if usage:
@@ -101,17 +109,17 @@ def _message_line(build: SessionBuilder, message: Any, report: ReadReport, line:
         report.unknown(record_type(message))
 
 
-def _message_a_line(source: TranscriptFile, report: ReadReport) -> Iterator[Session]:
+def _message_a_line(source: TranscriptFile, report: ReadReport, name: str) -> Iterator[Session]:
     """Messages of one session a line; where they name their session, each has its own."""
     builds: dict[str, SessionBuilder] = {}
     for line, message in source.records(report):
         key = ""
         if isinstance(message, dict):
-            key = str(next((message[name] for name in _ID_KEYS[:4] if message.get(name)), ""))
+            key = str(next((message[field] for field in _ID_KEYS[:4] if message.get(field)), ""))
         build = builds.get(key)
         if build is None:
             build = builds[key] = SessionBuilder(
-                source.file, key or source.session_id(), format=NAME, line=line
+                source.file, key or source.session_id(), format=name, line=line
             )
         _message_line(build, message, report, line)
     for build in builds.values():

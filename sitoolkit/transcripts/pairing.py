@@ -215,14 +215,11 @@ class SessionBuilder:
         tool = tool if isinstance(tool, str) and tool else "unknown"
         if restates and call_id is not None and call_id in self._known:
             known = self._known[call_id]
-            if args not in ({}, None) and known.values["args"] in ({}, None):
-                known.values["args"] = args
-            if known.values["tool"] == "unknown":
-                known.values["tool"] = tool
-            if known.values["started_at"] is None:
-                known.values["started_at"] = self.time(at)
-            known.values["ran"] = known.values["ran"] or ran
-            return known
+            if self._told_again(known, tool, args):
+                if known.values["started_at"] is None:
+                    known.values["started_at"] = self.time(at)
+                known.values["ran"] = known.values["ran"] or ran
+                return known
         if turn is None:
             turn = len(self._turns) - 1
             while turn >= 0 and self._turns[turn]["role"] in ("tool", "system", "other"):
@@ -250,6 +247,20 @@ class SessionBuilder:
             self._waiting.setdefault(call_id, []).append(call)
             self._known[call_id] = call
         return call
+
+    @staticmethod
+    def _told_again(known: _Call, tool: str, args: Any) -> bool:
+        """Is this the known call once more? The fuller statement of its name and arguments is kept."""
+        before = known.values["args"]
+        if tool != known.values["tool"] and "unknown" not in (tool, known.values["tool"]):
+            return False
+        if known.answered and args and before and args != before:
+            return False
+        if args and args != before:
+            known.values["args"] = args
+        if known.values["tool"] == "unknown":
+            known.values["tool"] = tool
+        return True
 
     def result(
         self,
@@ -369,6 +380,10 @@ class SessionBuilder:
         for name, amount in amounts.items():
             if isinstance(amount, int | float) and not isinstance(amount, bool):
                 into[name] = max(into.get(name, 0), amount)
+
+    def replace_usage(self, **amounts: float) -> None:
+        """The transcript's own total, instead of the sum of what its messages told."""
+        self._usage = {"": dict(amounts)}
 
     # ------------------------------------------------------------ pairing
 
