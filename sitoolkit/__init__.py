@@ -38,3 +38,15 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
+
+
+def _in_notebook() -> None:
+    """In a notebook or IPython, let records show themselves as small tables."""
+    import sys
+
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None:
+        import_module("sitoolkit.views.html").register_displays(shell)
+
+
+_in_notebook()

@@ -335,6 +335,21 @@ class Record(BaseModel):
         """The record as plain JSON values; times are ISO 8601 UTC with `Z`."""
         return self.model_dump(mode="json")
 
+    def __str__(self) -> str:
+        """The record for a terminal: a line a field that has a value, long ones cut, lists by their length."""
+        lines = [type(self).__name__]
+        for name, value in self.to_json().items():
+            if value in (None, "", [], {}) or name == "vector":
+                continue
+            if isinstance(value, list):
+                short = all(isinstance(item, str | int) for item in value) and len(value) <= 3
+                text = ", ".join(map(str, value)) if short else f"{len(value)} items"
+            else:
+                text = value if isinstance(value, str) else canonical_json(value)
+            flat = " ".join(text.split())
+            lines.append(f"  {name.replace('_', ' ')}: {flat if len(flat) <= 160 else flat[:159] + '…'}")
+        return "\n".join(lines)
+
 
 class Reader(Record):
     """Who asks: the set of scopes that a recall may search. An unset reader sees `global` alone.
