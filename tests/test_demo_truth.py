@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,9 @@ from sitoolkit.loops.capture import find_events
 from sitoolkit.loops.distill import Pattern, distill
 from sitoolkit.records import Claim, Session
 from sitoolkit.testing import generate_demo
+from sitoolkit.transcripts import read_sessions
 
+DATA = Path(__file__).parents[1] / "data"
 SEEDS = (7, 8, 11, 23)
 
 
@@ -120,3 +125,36 @@ def test_no_planted_secret_is_left_in_an_event() -> None:
     text = "".join(event.model_dump_json() for event in find_events(sessions))
     assert not [secret["kind"] for secret in truth["secrets"] if secret["value"] in text]
     assert "GRAFANA_TOKEN" in text
+
+
+@pytest.fixture(scope="module")
+def shipped_sessions() -> list[Session]:
+    return list(read_sessions(DATA / "transcripts"))
+
+
+def test_the_shipped_files_read_back_as_the_truth_says(shipped_sessions: list[Session]) -> None:
+    truth = json.loads((DATA / "truth.json").read_text(encoding="utf-8"))
+    listed = [
+        (row["id"], row["format"], row["agent"], row["project"], row["calls"]) for row in truth["sessions"]
+    ]
+    assert sorted((s.id, s.format, s.agent, s.project, len(s.calls)) for s in shipped_sessions) == sorted(
+        listed, key=str
+    )
+    outcomes = Counter(call.outcome.value for session in shipped_sessions for call in session.calls)
+    assert outcomes == {name: count for name, count in truth["outcomes"].items() if count}
+    failed = Counter(
+        (call.tool, call.failure_mode)
+        for session in shipped_sessions
+        for call in session.calls
+        if call.failed
+    )
+    planted = {(plant["tool"], plant["mode"]): plant["count"] for plant in truth["failures"]}
+    noise = {(row["tool"], row["mode"]): row["count"] for row in truth["noise_failures"]}
+    assert failed == planted | noise
+
+
+def test_the_shipped_files_give_all_conventions_too(shipped_sessions: list[Session]) -> None:
+    truth = json.loads((DATA / "truth.json").read_text(encoding="utf-8"))
+    lines = timelines(call for session in shipped_sessions for call in session.calls)
+    patterns = distill(find_events(shipped_sessions), lines)
+    assert missed(truth, patterns) == [] and contradicted(truth, patterns) == []
