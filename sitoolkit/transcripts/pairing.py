@@ -361,6 +361,10 @@ class SessionBuilder:
         }
         return True
 
+    def extend(self, turn: int, text: str) -> None:
+        """Add a piece to the text of a turn, where a stream tells it in pieces."""
+        self._turns[turn]["text"] += text
+
     def abandon(self, turn: int) -> None:
         """Mark a turn, with its calls, as standing on a branch that was given up."""
         self._turns[turn]["abandoned"] = True
