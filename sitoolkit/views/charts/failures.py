@@ -10,7 +10,7 @@ from sitoolkit.views.theme import BLUE, GREY, ORANGE, VERMILION
 if TYPE_CHECKING:
     from sitoolkit.views.charts._base import AnyChart
 
-__all__ = ["friction_heatmap", "lesson_effect", "signature_pareto"]
+__all__ = ["friction_heatmap", "lesson_effect", "signature_pareto", "wilson"]
 
 _MINUTE = "%Y-%m-%d %H:%M UTC"
 _SEVERITIES = {"critical": "#9c2b00", "error": VERMILION, "warning": ORANGE, "info": GREY}
@@ -193,7 +193,7 @@ def lesson_effect(lessons: Any, *, limit: int = 20) -> AnyChart:
         for when in ("before", "after"):
             k, n = row[f"failures_{when}"], row[f"calls_{when}"]
             if n:
-                low, high = _wilson(k, n)
+                low, high = wilson(k, n)
                 rows.append(
                     {
                         "lesson": row["lesson"],
@@ -233,7 +233,8 @@ def lesson_effect(lessons: Any, *, limit: int = 20) -> AnyChart:
     )
 
 
-def _wilson(k: int, n: int, z: float = 1.96) -> tuple[float, float]:
+def wilson(k: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """The 95 % interval of a rate of `k` in `n`."""
     # Wilson (1927): keeps within 0..1 and is honest for few calls.
     p = k / n
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
