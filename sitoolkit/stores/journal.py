@@ -27,7 +27,7 @@ from sitoolkit.stores.log import (
     write_lines,
 )
 
-__all__ = ["Entry", "Journal", "Verdict"]
+__all__ = ["Cursor", "Entry", "Journal", "Verdict"]
 
 START = "0" * 64  # `prev` of the first entry
 _HEAD = b'{"hash":"'
@@ -323,44 +323,76 @@ def _last_line(descriptor: int, size: int) -> tuple[bytes | None, int]:
         step *= 4
 
 
+class Cursor:
+    """Reads what a journal gained since the last time, of one event.
+
+    Args:
+        journal: the journal.
+        event: the event to read.
+        place: where an earlier cursor stopped, as `place` gave it.
+    """
+
+    def __init__(self, journal: Journal, event: str, place: Mapping[str, Any] | None = None) -> None:
+        self._journal = journal
+        self._mark = b'"event":' + encode_text(event)
+        self._event = event
+        self._place = (
+            _Place(str(place["segment"]), int(place["offset"]), int(place["number"])) if place else _FIRST
+        )
+        self.restarted = False  # whether the last `read` had to begin anew: an entry was taken back
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where the next reading starts; JSON."""
+        return dict(self._place._asdict())
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """The entries that are new, as JSON objects."""
+        self.restarted = False
+        for segment in self._journal.segments():
+            if segment < self._place.segment:
+                continue
+            path = self._journal.folder / segment
+            offset, number = self._place[1:] if segment == self._place.segment else (0, 0)
+            if offset and not _line_ends_at(path, offset):
+                self._place, self.restarted = _FIRST, True
+                yield from self.read()
+                self.restarted = True
+                return
+            for line in read_lines(path, offset=offset, number=number, marks=[self._mark], ends=True):
+                self._place = _Place(segment, line.end, line.number)
+                if line.record.get("event") == self._event:
+                    yield line.record
+
+
+_FIRST = _Place("", 0, 0)
+
+
+def _line_ends_at(path: Path, offset: int) -> bool:
+    with path.open("rb") as file:
+        file.seek(offset - 1)
+        return file.read(1) == b"\n"
+
+
 class _Access:
     """Counts of served memories, kept up to date by reading what the journal gained."""
 
     def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+        self._cursor = Cursor(journal, "recall")
         self._counts: dict[str, tuple[int, datetime]] = {}
-        self._place = _Place("", 0, 0)
 
     def read(self) -> dict[str, tuple[int, datetime]]:
-        served = b'"event":"recall"'
-        for segment in self._journal.segments():
-            if segment < self._place.segment:
-                continue
-            offset, number = (
-                (self._place.offset, self._place.number) if segment == self._place.segment else (0, 0)
-            )
-            path = self._journal.folder / segment
-            size = path.stat().st_size
-            if size < offset:  # an entry was taken back or the file replaced: count again from its start
-                self._counts.clear()
-                self._place = _Place("", 0, 0)
-                return self.read()
-            if size == offset:
-                continue
-            end = offset
-            for line in read_lines(path, offset=offset, number=number, marks=[served], ends=True):
-                end, number = line.end, line.number
-                if line.record:
-                    self._count(line.record)
-            self._place = _Place(segment, end, number)
+        fresh = list(self._cursor.read())
+        if self._cursor.restarted:
+            self._counts.clear()
+        for record in fresh:
+            self._count(record)
         return self._counts
 
     def _count(self, record: Mapping[str, Any]) -> None:
         data = record.get("data")
-        if record.get("event") != "recall" or not isinstance(data, dict):
-            return
         at = parse_time(record.get("at"))
-        if at is None or data.get("shadow"):
+        if at is None or not isinstance(data, dict) or data.get("shadow"):
             return
         for item in data.get("items") or ():
             memory = item.get("memory_id") if isinstance(item, dict) else item

@@ -579,6 +579,9 @@ def _connect() -> duckdb.DuckDBPyConnection:
     con = duckdb.connect(":memory:")
     con.execute("set TimeZone = 'UTC'")
     con.execute("set enable_progress_bar = false")
+    con.execute(
+        "set python_enable_replacements = false"
+    )  # a table's name never means a variable of the caller
     return con
 
 
