@@ -18,6 +18,7 @@ __all__ = [
     "fragment",
     "html_table",
     "inline",
+    "prose",
     "register_displays",
     "terminal_text",
     "to_html",
@@ -78,6 +79,13 @@ def inline(value: Any, limit: int = 160) -> str:
     )
     flat = " ".join(text.split())
     return escape(flat if len(flat) <= limit else flat[: limit - 1] + "…")
+
+
+def prose(text: Any, limit: int = 400) -> str:
+    """A sentence of ours as escaped HTML in which what stands in backticks is set as code."""
+    import re
+
+    return re.sub(r"`([^`]{1,120})`", r"<code>\1</code>", inline(text, limit))
 
 
 def html_table(

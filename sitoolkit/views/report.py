@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sitoolkit.records import Category, Memory, Proposal, RunManifest, Status, iso
 from sitoolkit.views.attention import Finding, attention, changed_tools
-from sitoolkit.views.html import escape, html_table, inline
+from sitoolkit.views.html import escape, html_table, inline, prose
 from sitoolkit.views.page import Section, page
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def _rest(count: int, what: str, category: str) -> str:
 def _pattern_card(facts: Facts, row: Memory) -> str:
     claims = row.payload.get("claims") or []
     items = "".join(
-        f'<li>{inline(claim.get("text"), 260)} <span class="of">{claim.get("support")} of {claim.get("of")}'
+        f'<li>{prose(claim.get("text"), 300)} <span class="of">{claim.get("support")} of {claim.get("of")}'
         f"{' · varies' if claim.get('kind') == 'variance' else ''}</span></li>"
         for claim in claims
     )
@@ -288,7 +288,7 @@ def _statement(facts: Facts, row: Memory) -> str:
     until = f" · until {row.expires_at:%Y-%m-%d}" if row.expires_at else ""
     about = f"{row.scope} · confidence {row.confidence:.2f} · seen {row.seen_count}×{until}"
     return (
-        f'<article class="card"><p>{inline(row.text, 500)}</p><p class="quiet">{escape(about)}</p>'
+        f'<article class="card"><p>{prose(row.text, 600)}</p><p class="quiet">{escape(about)}</p>'
         f"{_places(facts, row.evidence[:_EVIDENCE], len(row.evidence))}</article>"
     )
 
@@ -352,12 +352,12 @@ def _calls(facts: Facts) -> str:
 
     if facts.calls.is_empty():
         return "<p>No calls yet: <code>sitoolkit capture PATH</code> takes transcripts in.</p>"
-    frame = facts.calls.with_columns(started_at="happened_at")
+    frame = facts.calls
     import polars as pl
 
     failures = frame.filter(pl.col("outcome").is_in(["failure", "timeout"]))
     return _figure(charts.activity(frame)) + (
-        _figure(charts.friction_heatmap(failures)) if failures.height else ""
+        _figure(charts.friction_heatmap(failures, sessions=10)) if failures.height else ""
     )
 
 
