@@ -22,19 +22,19 @@ import orjson
 
 from sitoolkit.errors import ParameterError
 from sitoolkit.failure_patterns import (
+    CANCELLED_SIGNS,
     CANCELLED_TEXT,
     CANCELLED_WORDS,
-    ENVELOPE,
     ERROR_HEAD,
     ERROR_KEYS,
     EXIT_MARKER,
     EXIT_MODES,
+    EXIT_SIGNS,
     FAILED_WORDS,
     GOOD_WORDS,
     HTTP_CODE,
     HTTP_MODES,
     LAST_EXCEPTION,
-    MAY_FAIL,
     MODES,
     NAME_PARTS,
     NOT_FOUND_FIRST,
@@ -44,6 +44,7 @@ from sitoolkit.failure_patterns import (
     PROGRAM_TEXT,
     QUOTING_WORDS,
     SHELL_ERROR,
+    SHELL_SIGNS,
     STATUS_KEYS,
     TIMEOUT_WORDS,
     TYPED_MODES,
@@ -199,12 +200,8 @@ def judge(
             answered = result is not None
         if not answered:
             return _NO_RESULT
-        if (
-            type(result) is str
-            and not MAY_FAIL.search(result if len(result) <= 1000 else f"{result[:_HEAD]}\n{result[-_TAIL:]}")
-            and not (result[:1] == "{" and ENVELOPE.search(result))
-        ):
-            return _RESULT
+        if type(result) is str:
+            return _by_result_alone(result, tool, off)
     text = _text_of(result)
     told = _text_of(error) if error not in (None, "", False, {}, []) else ""
     if is_error and "flag" not in off:
@@ -243,6 +240,24 @@ def judge(
     if answered is None:
         answered = result is not None or word != "" or is_error is not None
     return _RESULT if answered else _NO_RESULT
+
+
+def _by_result_alone(text: str, tool: str, off: frozenset[str]) -> Verdict:
+    """The harness says nothing beside the text of the result: the path of nearly every call of a chat transcript."""
+    first = text[:1]
+    if first == "[" and text[1:2] in ("{", "[", '"', "]") and text[:9] != '[{"type":':
+        return _RESULT  # a JSON list is an answer
+    if first == "{" and text[-1:] == "}":
+        envelope = _envelope(text, tool) if "envelope" not in off else None
+        if envelope is not None and envelope.rule == "envelope":
+            return _failed(envelope.error or text, "envelope", tool, envelope.failure_mode, None, off)
+        return _RESULT
+    marker = _exit_marker(text)
+    if marker and "exit-marker" not in off:
+        return _failed(text, "exit-marker", tool, None, marker, off)
+    if marker == 0 and "exit-marker-ok" not in off:
+        return Verdict(SUCCESS, None, None, "exit-marker-ok")
+    return _by_text(text, tool, off) or _RESULT
 
 
 _RESULT = Verdict(SUCCESS, None, None, "result")
@@ -350,7 +365,8 @@ def _exception_name(text: str) -> tuple[str, bool] | None:
 def _exit_marker(text: str) -> int | None:
     """The exit code that a text's first or last lines name."""
     for part in (text[:200], text[-300:]) if len(text) > 500 else (text,):
-        if "exit" in part or "return" in part or "code" in part or "Exit" in part or "status" in part:
+        low = part.lower()
+        if any(sign in low for sign in EXIT_SIGNS):
             found = list(EXIT_MARKER.finditer(part))
             if found:
                 return int(next(group for group in found[-1].groups() if group is not None))
@@ -361,7 +377,7 @@ def _envelope(result: Any, tool: str) -> Verdict | None:
     """What a result says of itself: a failing verdict (rule `envelope`), a good one, or nothing."""
     if isinstance(result, str):
         text = result.strip()
-        if text[:1] != "{" or text[-1:] != "}" or len(text) > 1_000_000 or not ENVELOPE.search(text):
+        if text[:1] != "{" or text[-1:] != "}" or len(text) > 1_000_000:
             return None
         try:
             result = orjson.loads(text)
@@ -445,7 +461,11 @@ def _by_text(text: str, tool: str, off: frozenset[str]) -> Verdict | None:
     lines = head.strip().count("\n") + 1
     if quoting and (lines > 4 or len(text) > _HEAD):
         return None
-    if "text-cancelled" not in off and len(text) < 1200:
+    if (
+        "text-cancelled" not in off
+        and len(text) < 1200
+        and any(sign in head.lower() for sign in CANCELLED_SIGNS)
+    ):
         stopped = CANCELLED_TEXT.search(head)
         if stopped and head[: stopped.start()].count("\n") <= 1:
             return Verdict(CANCELLED, None, _cut(text), "text-cancelled")
@@ -458,13 +478,23 @@ def _by_text(text: str, tool: str, off: frozenset[str]) -> Verdict | None:
     if quoting:
         return None
     tail = text[-_TAIL:].rstrip()
-    if "text-shell" not in off and len(text) < 2000 and SHELL_ERROR.search(tail):
+    if (
+        "text-shell" not in off
+        and len(text) < 2000
+        and any(sign in tail[-80:].lower() for sign in SHELL_SIGNS)
+        and SHELL_ERROR.search(tail)
+    ):
         return _failed(text, "text-shell", tool, None, None, off)
     if "text-traceback" not in off and "Traceback (most recent call last)" in text:
         last = tail.rpartition("\n")[2].strip()
         if LAST_EXCEPTION.match(last):
             return _failed(text, "text-traceback", tool, None, None, off)
-    if "text-plea" not in off and len(text) < 4000 and PLEA.search(tail):
+    if (
+        "text-plea" not in off
+        and len(text) < 4000
+        and ("again" in tail or "mistakes" in tail)
+        and PLEA.search(tail)
+    ):
         return _failed(text, "text-plea", tool, None, None, off)
     return None
 

@@ -22,6 +22,9 @@ _ROLES: dict[str, Role] = {
 _SAID = frozenset({
     "is_error", "isError", "status", "exit_code", "exitCode", "error", "success", "additional_kwargs", "duration_ms", "artifact",
 })  # fmt: skip
+_RARE = frozenset(
+    {"timestamp", "created_at", "ts", "name", "function_call", "finish_reason", "stop_reason", "stopReason"}
+)
 _USE = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 
 
@@ -58,13 +61,17 @@ def add_message(
         report.unknown(f"role:{record_type(message)}")
         role = "other"
     content = message.get("content")
-    at = None
-    if len(message) > 2:
+    at = author = None
+    plain = _RARE.isdisjoint(message)
+    if not plain:
         at = message.get("timestamp") or message.get("created_at") or message.get("ts")
+        author = message.get("name")
     if role == "tool":
         _tool_message(build, message, content, at, line)
         return None
     index: int | None = None
+    if plain and type(content) is str and role != "assistant" and "tool_calls" not in message:
+        return build.turn(role, without_data(content), line=line, key=key)
     blocks = content if type(content) is list else None
     text = without_data(content) if type(content) is str else "" if content is None else content_text(content)
     has_results = False
@@ -78,7 +85,7 @@ def add_message(
                 has_results = True
                 _result_block(build, block, at, line)
     if role != "user" or text or not has_results:
-        index = build.turn(role, text, at=at, line=line, author=message.get("name"), key=key)
+        index = build.turn(role, text, at=at, line=line, author=author, key=key)
     calls = message.get("tool_calls")
     if role != "assistant":
         if calls and role == "user":  # tau2: the simulated user has tools of its own
@@ -88,6 +95,8 @@ def add_message(
         return index
     if calls:
         _openai_calls(build, calls, report, at, line)
+    if plain and blocks is None:
+        return index
     legacy = message.get("function_call")
     if isinstance(legacy, dict) and not calls:
         build.call(legacy.get("name", ""), legacy.get("arguments"), at=at, line=line)

@@ -71,7 +71,7 @@ def read_conversations(source: TranscriptFile, report: ReadReport, name: str) ->
     for line, record in source.items(report):
         place += 1
         messages = record if isinstance(record, list) else _messages(record)
-        if messages is None or not (messages == [] or message_roles(messages[:64])):
+        if messages is None or not (messages == [] or message_roles(messages[:4]) or message_roles(messages)):
             if isinstance(record, dict) and isinstance(record.get("messages"), list):
                 report.put_aside(source.file, line, "messages without a role")
             else:

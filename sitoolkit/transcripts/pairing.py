@@ -31,6 +31,7 @@ __all__ = ["SessionBuilder", "make"]
 
 R = TypeVar("R", bound=Record)
 _DEFAULTS: dict[type[Record], dict[str, Any]] = {}
+_NAMES: dict[type[Record], set[str]] = {}
 _set = object.__setattr__
 
 
@@ -46,9 +47,17 @@ def make(kind: type[R], values: dict[str, Any]) -> R:
             for name, field in kind.model_fields.items()
         }
         _DEFAULTS[kind] = defaults
+    return _whole(kind, {**defaults, **values})
+
+
+def _whole(kind: type[R], values: dict[str, Any]) -> R:
+    """A record from all its fields; which of them were set is not told apart, so the set of names is shared."""
+    names = _NAMES.get(kind)
+    if names is None:
+        names = _NAMES[kind] = set(kind.model_fields)
     record = kind.__new__(kind)
-    _set(record, "__dict__", {**defaults, **values})
-    _set(record, "__pydantic_fields_set__", set(values))
+    _set(record, "__dict__", values)
+    _set(record, "__pydantic_fields_set__", names)
     _set(record, "__pydantic_extra__", None)
     _set(record, "__pydantic_private__", None)
     return record
@@ -103,6 +112,8 @@ class SessionBuilder:
         self._first_at: datetime | None = None
         self._last_at: datetime | None = None
         self._first_line: int | None = None
+        self._in_order = True  # every call stands in the newest turn
+        self._sources: dict[int | None, Source] = {}
 
     # ------------------------------------------------------------ what readers call
 
@@ -179,7 +190,7 @@ class SessionBuilder:
                 "index": index,
                 "author": author,
                 "abandoned": False,
-                "source": make(Source, {"file": self.file, "line": line, "format": self.format}),
+                "source": self._source(line),
             }
         )
         self._turn_calls.append([])
@@ -240,6 +251,8 @@ class SessionBuilder:
             "ran": ran,
             "line": line,
         }
+        if turn != len(self._turns) - 1:
+            self._in_order = False
         call = _Call(call_id, turn, self._batch, values)
         self._calls.append(call)
         self._turn_calls[turn].append(call)
@@ -440,24 +453,23 @@ class SessionBuilder:
         values = {**self.fields, **fields}
         agent = values.get("agent") or ""
         project, team, org = values.get("project"), values.get("team"), values.get("org")
-        for seq, call in enumerate(sorted(self._calls, key=_turn_of)):
+        ordered = self._calls if self._in_order else sorted(self._calls, key=_turn_of)
+        for seq, call in enumerate(ordered):
             call.values["seq"] = seq
         turns = []
         for turn, calls in zip(self._turns, self._turn_calls, strict=True):
             if calls:
                 turn["calls"] = tuple(
-                    self._invocation(call, turn, agent, project, team, org) for call in calls
+                    [self._invocation(call, turn, agent, project, team, org) for call in calls]
                 )
-            turns.append(make(Turn, turn))
+            turns.append(_whole(Turn, turn))
         values.update(
             id=self.session_id,
             format=self.format,
             agent=agent,
             turns=tuple(turns),
             orphan_results=self.orphans,
-            source=make(
-                Source, {"file": self.file, "line": self.line or self._first_line, "format": self.format}
-            ),
+            source=self._source(self.line or self._first_line),
         )
         if "started_at" not in values or values["started_at"] is None:
             values["started_at"] = self._first_at
@@ -481,49 +493,65 @@ class SessionBuilder:
     ) -> ToolInvocation:
         told = call.values
         evidence = call.evidence
-        values: dict[str, Any] = {
-            "session_id": self.session_id,
-            "seq": told["seq"],
-            "tool": told["tool"],
-            "args": told["args"],
-            "args_error": told["args_error"],
-            "result": call.result,
-            "started_at": told["started_at"] or turn["at"],
-            "is_write": told["is_write"],
-            "agent": told["agent"] or agent,
-            "project": project,
-            "team": team,
-            "org": org,
-            "call_id": told["call_id"],
-            "paired": call.answered,
-            "paired_by": told.get("paired_by"),
-            "guessed": told.get("guessed", False),
-            "ran": told["ran"],
-            "abandoned": turn["abandoned"],
-            "turn": call.turn,
-            "source": make(Source, {"file": self.file, "line": told["line"], "format": self.format}),
-        }
+        started = told["started_at"] or turn["at"]
         duration = told.get("duration_ms")
-        if duration is None and call.result_at and values["started_at"]:
-            waited = (call.result_at - values["started_at"]).total_seconds() * 1000
+        if duration is None and call.result_at is not None and started is not None:
+            waited = (call.result_at - started).total_seconds() * 1000
             duration = round(waited, 3) if waited >= 0 else None
-        values["duration_ms"] = duration
-        if call.answered:
-            values["result_source"] = make(
-                Source, {"file": self.file, "line": told.get("result_line"), "format": self.format}
-            )
+        outcome, mode, error, rule = Outcome.UNKNOWN, None, None, None
         if call.answered or evidence:
             decided = evidence.pop("outcome", None) if evidence else None
             if not told["ran"]:
-                values["error"] = None if evidence is None else _as_text(evidence.get("error"))
-                values["rule"] = "never-ran"
+                error = _as_text(evidence.get("error")) or None if evidence else None
+                rule = "never-ran"
             else:
-                verdict = judge(call.result, tool=told["tool"], answered=call.answered, **(evidence or {}))
-                values["outcome"] = decided if decided is not None else verdict.outcome
-                values["failure_mode"] = verdict.failure_mode
-                values["error"] = verdict.error
-                values["rule"] = verdict.rule if decided is None else "reader"
-        return make(ToolInvocation, values)
+                outcome, mode, error, rule = judge(
+                    call.result, tool=told["tool"], answered=call.answered, **(evidence or {})
+                )
+                if decided is not None:
+                    outcome, rule = decided, "reader"
+        return _whole(
+            ToolInvocation,
+            {
+                "id": "",
+                "content_hash": "",
+                "session_id": self.session_id,
+                "seq": told["seq"],
+                "tool": told["tool"],
+                "args": told["args"],
+                "args_error": told["args_error"],
+                "result": call.result,
+                "outcome": outcome,
+                "failure_mode": mode,
+                "rule": rule,
+                "error": error,
+                "started_at": started,
+                "duration_ms": duration,
+                "is_write": told["is_write"],
+                "agent": told["agent"] or agent,
+                "project": project,
+                "team": team,
+                "org": org,
+                "call_id": call.id,
+                "paired": call.answered,
+                "paired_by": told.get("paired_by"),
+                "guessed": told.get("guessed", False),
+                "ran": told["ran"],
+                "abandoned": turn["abandoned"],
+                "turn": call.turn,
+                "source": self._source(told["line"]),
+                "result_source": self._source(told.get("result_line")) if call.answered else None,
+            },
+        )
+
+    def _source(self, line: int | None) -> Source:
+        """One `Source` a line: a conversation on one line has hundreds of records from it."""
+        source = self._sources.get(line)
+        if source is None:
+            source = self._sources[line] = _whole(
+                Source, {"file": self.file, "line": line, "format": self.format}
+            )
+        return source
 
     def _total_usage(self) -> Usage:
         total: dict[str, float] = {}
