@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sitoolkit.records import canonical_json, digest
+from sitoolkit.secrets.names import words
 
 __all__ = ["bound", "content_hash", "drop_blobs", "occurrence_id", "stable_text"]
 
@@ -20,67 +21,13 @@ BLOB_CHARS = 1_024
 _BLOB = re.compile(r"[A-Za-z0-9+/_=-]{1024,}")
 _CUT = re.compile(r"…\[\d+ (?:characters|items|keys) cut\]…")
 
-_VOLATILE_KEYS = frozenset(
-    [
-        "timestamp",
-        "time_stamp",
-        "ts",
-        "created_at",
-        "updated_at",
-        "modified_at",
-        "started_at",
-        "ended_at",
-        "finished_at",
-        "completed_at",
-        "created",
-        "updated",
-        "createdat",
-        "updatedat",
-        "startedat",
-        "endedat",
-        "starttime",
-        "endtime",
-        "start_time",
-        "end_time",
-        "request_id",
-        "requestid",
-        "trace_id",
-        "traceid",
-        "span_id",
-        "spanid",
-        "correlation_id",
-        "x_request_id",
-        "duration",
-        "duration_ms",
-        "duration_s",
-        "durationms",
-        "elapsed",
-        "elapsed_ms",
-        "elapsed_s",
-        "elapsed_time",
-        "took",
-        "took_ms",
-        "latency",
-        "latency_ms",
-        "wall_time",
-        "response_time",
-        "server_time",
-        "etag",
-        "date_header",
-        "call_id",
-        "tool_call_id",
-        "run_id",
-        "invocation_id",
-        "pid",
-        "system_fingerprint",
-        "last_modified",
-        "lastmodified",
-        "mtime",
-        "atime",
-        "ctime",
-        "uptime",
-        "nonce",
-    ]
+_VOLATILE_KEYS = words(
+    "timestamp time_stamp ts created_at updated_at modified_at started_at ended_at finished_at "
+    "completed_at created updated createdat updatedat startedat endedat starttime endtime start_time "
+    "end_time request_id requestid trace_id traceid span_id spanid correlation_id x_request_id duration "
+    "duration_ms duration_s durationms elapsed elapsed_ms elapsed_s elapsed_time took took_ms latency "
+    "latency_ms wall_time response_time server_time etag date_header call_id tool_call_id run_id "
+    "invocation_id pid system_fingerprint last_modified lastmodified mtime atime ctime uptime nonce"
 )
 # What must occur in a text before the patterns below it are tried; anchored at signs that a plain search finds fast.
 _CLOCK = re.compile(r":(?<=\d\d:)\d\d")

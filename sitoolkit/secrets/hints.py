@@ -31,6 +31,7 @@ _SHAPE = re.compile(
 )
 _BEFORE = (b"sg.", b"ya29.", b"hvs.", b"bearer ", b"basic ", b"webhooks/", b"bearer%20", b"bearer+")
 _AWS = re.compile(r"[A-Za-z0-9/+]{40}")
+_DISCORD = re.compile(rb"(?:^|/)[MNO][A-Za-z0-9_-]{22,27}$")
 _DIGITS_COLON = re.compile(rb"\d{8,10}:$")
 
 
@@ -106,9 +107,11 @@ def _telling(run: bytes, before: bytes) -> bool:
         return True
     if run.islower() or run.isupper():
         return False
-    if len(run) >= 23 and run[0] in b"MNO" and len(run) <= 28:
+    if _DISCORD.search(run):
         return True
     text = run.decode("ascii")
+    if run.startswith((b"s/", b"//")):
+        text = text[2:]
     if len(run) >= 40 and (run.startswith((b"s/", b"//")) or len(run) < 60):
         match = _AWS.search(text)
         if match and is_aws_secret(match.group()):

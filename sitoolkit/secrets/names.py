@@ -18,246 +18,53 @@ __all__ = [
     "looks_random",
     "name_words",
     "placeholder",
+    "words",
 ]
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text as a set; tables of words read better so."""
+    return frozenset(text.split())
+
 
 PLACEHOLDER = re.compile(r"<redacted(?::[a-z0-9_.-]{1,64})?(?:#\d{1,6})?>")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
-_PASSWORDS = frozenset(
-    [
-        "password",
-        "passwd",
-        "pwd",
-        "passphrase",
-        "passcode",
-        "passwort",
-        "kennwort",
-        "passw",
-        "pword",
-        "passkey",
-        "pswd",
-        "userpass",
-        "dbpass",
-        "sshpass",
-        "sshpwd",
-        "pgpassword",
-        "mysqlpwd",
-        "storepass",
-        "keypass",
-        "userpassword",
-        "dbpassword",
-        "adminpassword",
-        "rootpassword",
-    ]
+_PASSWORDS = words(
+    "password passwd pwd passphrase passcode passwort kennwort passw pword passkey pswd userpass dbpass "
+    "sshpass sshpwd pgpassword mysqlpwd storepass keypass userpassword dbpassword adminpassword "
+    "rootpassword"
 )
-_SECRETS = frozenset(
-    ["secret", "clientsecret", "appsecret", "secretkey", "sharedsecret", "otpsecret", "totpsecret"]
+_SECRETS = words("secret clientsecret appsecret secretkey sharedsecret otpsecret totpsecret")
+_TOKENS = words(
+    "token authtoken accesstoken refreshtoken apitoken bearertoken sessiontoken idtoken csrftoken "
+    "xsrftoken securitytoken bottoken bearer jwt pat oauthtoken"
 )
-_TOKENS = frozenset(
-    [
-        "token",
-        "authtoken",
-        "accesstoken",
-        "refreshtoken",
-        "apitoken",
-        "bearertoken",
-        "sessiontoken",
-        "idtoken",
-        "csrftoken",
-        "xsrftoken",
-        "securitytoken",
-        "bottoken",
-        "bearer",
-        "jwt",
-        "pat",
-        "oauthtoken",
-    ]
+_KEYS = words(
+    "apikey accesskey privatekey secretkey accountkey sharedkey signingkey encryptionkey authkey "
+    "masterkey sharedaccesskey subscriptionkey licensekey webhooksecret"
 )
-_KEYS = frozenset(
-    [
-        "apikey",
-        "accesskey",
-        "privatekey",
-        "secretkey",
-        "accountkey",
-        "sharedkey",
-        "signingkey",
-        "encryptionkey",
-        "authkey",
-        "masterkey",
-        "sharedaccesskey",
-        "subscriptionkey",
-        "licensekey",
-        "webhooksecret",
-    ]
-)
-_KEY_QUALIFIERS = frozenset(
-    [
-        "api",
-        "access",
-        "private",
-        "secret",
-        "account",
-        "signing",
-        "encryption",
-        "auth",
-        "master",
-        "shared",
-        "subscription",
-        "license",
-        "service",
-        "deploy",
-        "ssh",
-        "hmac",
-        "aes",
-        "rsa",
-        "cipher",
-        "decryption",
-        "client",
-        "storage",
-        "admin",
-        "integration",
-        "ingest",
-        "write",
-    ]
+_KEY_QUALIFIERS = words(
+    "api access private secret account signing encryption auth master shared subscription license service "
+    "deploy ssh hmac aes rsa cipher decryption client storage admin integration ingest write"
 )
 _CREDENTIALS = frozenset(["credential", "credentials", "creds", "cred"])
-_HEADERS = frozenset(["authorization", "cookie"])
 # Words that may follow the secret word without turning the secret into a description of one.
-_TAILS = frozenset(
-    [
-        "value",
-        "text",
-        "plain",
-        "plaintext",
-        "plaintxt",
-        "prod",
-        "production",
-        "dev",
-        "staging",
-        "live",
-        "test",
-        "old",
-        "new",
-        "current",
-        "previous",
-        "prev",
-        "primary",
-        "secondary",
-        "backup",
-        "b64",
-        "base64",
-        "raw",
-        "hash",
-        "confirm",
-        "confirmation",
-        "again",
-        "repeat",
-        "header",
-        "default",
-        "str",
-        "string",
-        "hex",
-        "enc",
-        "encrypted",
-        "1",
-        "2",
-        "3",
-        "too",
-    ]
+_TAILS = words(
+    "value text plain plaintext plaintxt prod production dev staging live test old new current previous "
+    "prev primary secondary backup b64 base64 raw hash confirm confirmation again repeat header default "
+    "str string hex enc encrypted 1 2 3 too"
 )
 # Words before `token` that make it a piece of text, a cursor or a count.
-_NO_TOKEN = frozenset(
-    [
-        "next",
-        "page",
-        "continuation",
-        "sync",
-        "pad",
-        "eos",
-        "bos",
-        "unk",
-        "stop",
-        "special",
-        "mask",
-        "sep",
-        "cls",
-        "start",
-        "end",
-        "max",
-        "min",
-        "input",
-        "output",
-        "prompt",
-        "completion",
-        "per",
-        "nextpage",
-        "previous",
-        "cursor",
-        "image",
-        "eot",
-        "new",
-        "first",
-        "last",
-        "num",
-        "word",
-        "sub",
-        "cached",
-        "reasoning",
-        "total",
-        "a",
-        "no",
-    ]
+_NO_TOKEN = words(
+    "next page continuation sync pad eos bos unk stop special mask sep cls start end max min input output "
+    "prompt completion per nextpage previous cursor image eot new first last num word sub cached "
+    "reasoning total a no"
 )
-_NO_VALUE = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "none",
-        "undefined",
-        "nil",
-        "yes",
-        "no",
-        "n/a",
-        "na",
-        "nan",
-        "on",
-        "off",
-        "empty",
-        "redacted",
-        "hidden",
-        "masked",
-        "removed",
-        "unset",
-        "optional",
-        "required",
-        "str",
-        "string",
-        "number",
-        "integer",
-        "int",
-        "float",
-        "bool",
-        "boolean",
-        "bytes",
-        "any",
-        "object",
-        "array",
-        "list",
-        "dict",
-        "type",
-        "secretstr",
-        "unknown",
-        "unauthorized",
-        "valid",
-        "invalid",
-        "missing",
-        "expired",
-        "enabled",
-        "disabled",
-        "input",
-    ]
+_NO_VALUE = words(
+    "true false null none include same-origin omit failed passed undefined nil yes no n/a na nan on off empty redacted hidden masked removed "
+    "unset optional required str string number integer int float bool boolean bytes any object array list "
+    "dict type secretstr unknown unauthorized valid invalid missing expired enabled disabled input"
 )
 _PLACE = re.compile(
     r"\$|%[A-Za-z_][A-Za-z0-9_]*%?$|%\(|\{|<[^<>\s]{0,80}>?$|\[[A-Za-z _.-]{0,60}\]?$|[*•x.X#_?-]{3,}|\*|`"
@@ -285,39 +92,29 @@ def key_kind(name: str) -> str | None:
     >>> key_kind("GITHUB_TOKEN"), key_kind("token_env"), key_kind("max_tokens")
     ('token', None, None)
     """
-    words = list(name_words(name))
-    while len(words) > 1 and (words[-1] in _TAILS or words[-1].isdigit()):
-        words.pop()
-    if not words:
+    parts = list(name_words(name))
+    while len(parts) > 1 and (parts[-1] in _TAILS or parts[-1].isdigit()):
+        parts.pop()
+    if not parts:
         return None
-    last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if last in _PASSWORDS or (
-        last == "pass" and before not in ("", "by", "first", "second", "single", "boarding")
-    ):
+    last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
+    if last in _PASSWORDS or (last, before) in (("phrase", "pass"), ("word", "pass")):
         return "password"
-    if last in _KEYS or (last == "key" and before in _KEY_QUALIFIERS):
+    if last == "pass":
+        return None if before in ("", "by", "first", "second", "single", "boarding") else "password"
+    if last in _KEYS or (last == "key" and before in _KEY_QUALIFIERS) or (last == "keys" and before == "api"):
         return "api_key"
-    if last == "id" and before == "secret" and len(words) == 2:
-        return None
-    if (
-        last in _SECRETS
-        or (last == "phrase" and before in ("pass", "seed"))
-        or (last == "word" and before == "pass")
-    ):
-        return "secret" if last in _SECRETS else "password"
+    if last in _SECRETS or (last, before) == ("phrase", "seed"):
+        return "secret"
     if last in _TOKENS:
-        return None if before in _NO_TOKEN or (last == "pat" and len(words) == 1) else "token"
+        return None if before in _NO_TOKEN or parts == ["pat"] else "token"
     if last in _CREDENTIALS:
         return "credential"
-    if last in _HEADERS:
-        return "cookie" if last == "cookie" else "authorization"
-    if last == "auth" and len(words) <= 3:
+    if last == "cookie":
+        return "cookie"
+    if last == "authorization" or (last == "auth" and len(parts) <= 3):
         return "authorization"
-    if last in ("secrets", "passwords"):
-        return last[:-1]
-    if last == "keys" and before == "api":
-        return "api_key"
-    return None
+    return {"secrets": "secret", "passwords": "password"}.get(last)
 
 
 def placeholder(kind: str) -> str:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sitoolkit.secrets.names import is_placeholder, is_reference, key_kind, looks_random
-from sitoolkit.secrets.places import continued
-from sitoolkit.secrets.spans import Span, memorable, occurrences
+from sitoolkit.secrets.names import is_placeholder, is_reference, key_kind, looks_random, words
+from sitoolkit.secrets.spans import Span, continued, memorable, occurrences
 from sitoolkit.secrets.views import LINE_BREAK, next_line
 
 __all__ = ["KEYWORDS", "by_name"]
@@ -44,42 +43,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]?")
 _MORE_PROSE = re.compile(r"[ \t]+[A-Za-z(]")
 _PATH = re.compile(r"(?:~|\.{1,2})?/[\w.@ -]*(?:/[\w.@ -]+)*/?|[A-Za-z]:[\\/].*")
-_CODE_WORDS = frozenset(
-    [
-        "await",
-        "new",
-        "get",
-        "str",
-        "self",
-        "this",
-        "args",
-        "async",
-        "return",
-        "if",
-        "not",
-        "and",
-        "or",
-        "is",
-        "the",
-        "a",
-        "an",
-        "data",
-        "to",
-        "for",
-        "with",
-        "in",
-        "of",
-        "from",
-        "was",
-        "has",
-        "include",
-        "omit",
-        "same-origin",
-        "required",
-        "optional",
-        "none",
-        "default",
-    ]
+_CODE_WORDS = words(
+    "await new get str self this args async return if not and or is the a an data to for with in of from "
+    "was has include omit same-origin required optional none default"
 )
 
 

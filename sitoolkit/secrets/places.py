@@ -5,56 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sitoolkit.secrets.names import is_placeholder, is_reference, key_kind, looks_random
+from sitoolkit.secrets.names import is_placeholder, is_reference, key_kind, looks_random, words
 from sitoolkit.secrets.runs import decode
-from sitoolkit.secrets.spans import Span, memorable, occurrences
-from sitoolkit.secrets.views import LINE_BREAK, next_line
+from sitoolkit.secrets.spans import Span, continued, memorable, occurrences
 
-__all__ = ["continued", "in_commands", "in_headers", "in_urls"]
+__all__ = ["in_commands", "in_headers", "in_urls"]
 
 _USERINFO = re.compile(r"(?P<user>[^\s/?#@:\"'<>\\]{0,200}):(?P<pw>[^\s/?#\"'<>\\]{1,400})@")
 _TOKEN_USER = re.compile(r"(?P<pw>[A-Za-z0-9_.~%+=-]{16,300})@")
-_SAMPLE_USERS = frozenset(
-    ["user", "username", "usr", "foo", "me", "name", "login", "u", "youruser", "your_user"]
-)
-_SAMPLE_PASSWORDS = frozenset(
-    ["pass", "password", "passwd", "pwd", "pw", "p", "secret", "bar", "yourpassword", "your_password"]
-)
+_SAMPLE_USERS = words("user username usr foo me name login u youruser your_user")
+_SAMPLE_PASSWORDS = words("pass password passwd pwd pw p secret bar yourpassword your_password")
 
 _QUERY = re.compile(
     r"[?&;](?:amp;)?(?P<key>[A-Za-z0-9_.\[\]-]{1,60})=(?P<value>[^\s&#;\"'<>\\`)\]}|]{4,4000})"
 )
-_QUERY_KEYS = frozenset(
-    [
-        "sig",
-        "signature",
-        "x-amz-signature",
-        "x-goog-signature",
-        "x-amz-security-token",
-        "x-amz-credential",
-        "access_token",
-        "api_key",
-        "apikey",
-        "token",
-        "auth",
-        "key",
-        "code",
-        "client_secret",
-        "id_token",
-        "refresh_token",
-        "sas",
-        "hmac",
-        "x-ms-signature",
-    ]
+_QUERY_KEYS = words(
+    "sig signature x-amz-signature x-goog-signature x-amz-security-token x-amz-credential access_token "
+    "api_key apikey token auth key code client_secret id_token refresh_token sas hmac x-ms-signature"
 )
-_SHORT_WORDS = frozenset(["key", "code", "auth", "sig", "token", "sas"])
+_SHORT_WORDS = words("key code auth sig token sas")
 
 _BEARER = re.compile(r"[Bb](?:earer|EARER)(?:[ \t]+|%20|\+)\\{0,4}[\"']?([A-Za-z0-9._~+/=-]{8,8000})")
 _BASIC = re.compile(r"[Bb](?:asic|ASIC)[ \t]+([A-Za-z0-9+/_-]{8,4000}={0,2})")
 _COOKIE = re.compile(r"(?:set-)?cookie2?\\{0,8}[\"']?\s{0,3}[:=,]\s{0,3}\\{0,8}[\"']?", re.I)
 _COOKIE_TEXT = re.compile(r"[^\r\n\"'\\<>]{3,8000}")
 _COOKIE_PART = re.compile(r"[^;\s=,]{1,200}=([^;\s]{1,4000})")
-_COOKIE_PLAIN = frozenset(["path", "domain", "expires", "max-age", "samesite", "version", "priority"])
+_COOKIE_PLAIN = words("path domain expires max-age samesite version priority")
 
 _MYSQL = re.compile(
     r"(?:mysql|mariadb)[a-z]*\b[^\n|]{0,300}?[\s\"'](?:-p|--password[= ])\\{0,4}[\"']?([^\s\"'\\;|&]{1,200})"
@@ -68,7 +44,6 @@ _LOGIN = re.compile(
 )
 _PASS_SOURCE = re.compile(r"\bpass:([^\s\"'\\;|&]{4,200})")
 _CLIENTS = ("curl", "http", "wget", "ab ")
-_CONTINUATION = re.compile(r"[A-Za-z0-9_.+/=%~!@#$^*-]{4,400}")
 
 
 def in_urls(text: str) -> Iterator[Span]:
@@ -118,9 +93,11 @@ def in_headers(text: str, low: str) -> Iterator[Span]:
             if ":" in (decode(match[1]) or "") or (looks_random(match[1]) and len(match[1]) >= 16):
                 yield Span(match.start(1), continued(text, match.end()), "basic", anchor=match.start())
     if "cookie" in low:
+        done = 0
         for match in _COOKIE.finditer(text):
-            found = _COOKIE_TEXT.match(text, match.end())
+            found = _COOKIE_TEXT.match(text, match.end()) if match.start() >= done else None
             if found:
+                done = found.end()
                 yield from _in_cookie(found, match.start())
 
 
@@ -129,7 +106,8 @@ def _in_cookie(match: re.Match[str], anchor: int) -> Iterator[Span]:
         name = part.group().partition("=")[0].lower()
         if name not in _COOKIE_PLAIN and not is_placeholder(part[1]):
             start = match.start()
-            yield Span(start + part.start(1), start + part.end(1), "cookie", memorable(part[1]), anchor)
+            end = continued(match.string, start + part.end(1))
+            yield Span(start + part.start(1), end, "cookie", memorable(part[1]), anchor)
 
 
 def in_commands(text: str, low: str) -> Iterator[Span]:
@@ -156,16 +134,4 @@ def in_commands(text: str, low: str) -> Iterator[Span]:
 def _first_group(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
     for match in pattern.finditer(text):
         if not is_placeholder(match[1]) and not is_reference(match[1]):
-            yield Span(*match.span(1), "cli_password", memorable(match[1], True))
-
-
-def continued(text: str, end: int) -> int:
-    """End of a value that ends at a line's end, with the rest that a terminal wrapped, where the rest looks like one."""
-    while LINE_BREAK.match(text, end):
-        piece = _CONTINUATION.match(text, next_line(text, end))
-        if not piece or not looks_random(piece.group()) or "=" in piece.group().rstrip("="):
-            return end
-        if text[piece.end() : piece.end() + 1] in ("=", ":", "("):
-            return end
-        end = piece.end()
-    return end
+            yield Span(*match.span(1), "cli_password", memorable(match[1], True), match.start())

@@ -7,7 +7,7 @@ import binascii
 import re
 from collections.abc import Callable, Iterator
 
-from sitoolkit.secrets.spans import Span
+from sitoolkit.secrets.spans import Span, continued
 
 __all__ = ["by_run", "decode", "is_aws_secret", "is_opaque"]
 
@@ -34,6 +34,7 @@ _MAGIC = (
 )
 # ASCII has its top bit unset, so that every fourth character of its base64 lies in the lower half of the alphabet.
 _TEXT_START = re.compile(r"(?:[A-Za-f][A-Za-z0-9+/_-]{3}){3}")
+_DECODED_LEAST = 12
 _DECODED_CHARS = 20_000
 
 
@@ -49,9 +50,11 @@ def by_run(text: str, is_secret: Callable[[str], bool]) -> Iterator[Span]:
         start = match.start()
         if run.islower() and not run.endswith("="):
             continue
-        clear = decode(run)
+        lead = 2 if run.startswith(("s/", "//")) else 0
+        clear = decode(run[lead:])
         if clear and is_secret(clear):
-            yield Span(start, match.end(), "base64")
+            end = min(match.end(), start + lead + (len(clear) + 2) // 3 * 4)
+            yield Span(start + lead, continued(text, end), "base64")
             continue
         for piece in _AWS.finditer(run):
             if text[start + piece.end() : start + piece.end() + 1] != "=" and is_aws_secret(piece[1]):
@@ -90,7 +93,7 @@ def is_opaque(run: str) -> bool:
 
 
 def decode(run: str) -> str | None:
-    """The text that a run of base64 stands for, `None` where it is not printable text."""
+    """The printable text that a run of base64 begins with, `None` where it is no text."""
     if not _TEXT_START.match(run):
         return None
     body = run.rstrip("=")[:_DECODED_CHARS].replace("-", "+").replace("_", "/")
@@ -100,10 +103,11 @@ def decode(run: str) -> str | None:
         raw = base64.b64decode(body + "=" * (-len(body) % 4))
     except (binascii.Error, ValueError):
         return None
-    if not raw.isascii():
-        return None
-    text = raw.decode("ascii")
-    return text if text.translate(_SPACES).isprintable() else None
+    text = raw.decode("ascii", "replace").partition("\ufffd")[0]
+    shown = text.translate(_SPACES)
+    if not shown.isprintable():
+        text = text[: next(at for at, char in enumerate(shown) if not char.isprintable())]
+    return text if len(text) >= _DECODED_LEAST else None
 
 
 _SPACES = {9: " ", 10: " ", 13: " "}

@@ -21,9 +21,9 @@ from sitoolkit.secrets.views import View, decoded, joined, uncoloured
 
 __all__ = ["find_secrets", "is_clean"]
 
-_PREFIX = (
-    10  # a shape is joined over a line end where the end cuts its prefix; later cuts are `by_shape`'s own
-)
+_FEW_LINES = 12  # a text with no more line ends is looked at joined, whole
+_NARROWEST = 40  # no terminal wraps before this column
+_FEW_CUTS = 3
 _DEPTH = 2  # layers of base64 that are opened
 # A line that ends in a word, and a next one that begins with a word and a sign: a name may have been cut in two.
 _CUT = r"[ \t]{0,80}[A-Za-z0-9_-]{1,30}\\{0,4}[\"']?[ \t]?[=:]"
@@ -67,15 +67,32 @@ def _back(span: Span, view: View) -> Span:
 def _in_plain(text: str, depth: int) -> list[Span]:
     found = hints(text)
     spans = _detect(text, found, depth) if found else []
-    if found and found.wrapped:
-        spans += _over_line_ends(text, depth)
+    if "\n" not in text and "\\n" not in text:
+        return spans
+    if found and (found.wrapped or text.count("\n") + text.count("\\n") <= _FEW_LINES):
+        stretches = [(0, len(text))]
     else:
-        for start, end in _near_cut_names(text):
-            spans += [
-                span._replace(start=span.start + start, end=span.end + start)
-                for span in _over_line_ends(text[start:end], depth)
-            ]
+        stretches = [*_near_cut_names(text), *(_near_full_lines(text) if found else ())]
+    for start, end in stretches:
+        near = [span for span in spans if span.start < end and span.end > start]
+        for span in _over_line_ends(text[start:end], depth):
+            span = span._replace(start=span.start + start, end=span.end + start)
+            if span.kind == "otp_seed" or not any(
+                one.start < span.end and one.end > span.start for one in near
+            ):
+                spans.append(span)
     return spans
+
+
+def _near_full_lines(text: str) -> Iterator[tuple[int, int]]:
+    """Stretches round lines as wide as the widest, where a terminal may have wrapped."""
+    lines = text.split("\n")
+    width = max(map(len, lines))
+    position = 0
+    for line in lines:
+        if len(line) == width >= _NARROWEST and line[-1:].strip():
+            yield position, position + 4 * width
+        position += len(line) + 1
 
 
 def _near_cut_names(text: str) -> Iterator[tuple[int, int]]:
@@ -107,28 +124,32 @@ def _detect(text: str, found: Hints, depth: int) -> list[Span]:
 
 
 def _over_line_ends(text: str, depth: int) -> Iterator[Span]:
-    """Secrets whose name, prefix or value of fixed length a line end cuts in two."""
+    """Secrets that a line end cuts in their name, their prefix or their value; those that it does not are left out."""
     view = joined(text)
-    if view is None:
+    found = hints(view.text) if view else None
+    if view is None or found is None:
         return
-    for span in _detect(view.text, Hints(_lower(view.text), commands=False), depth):
+    for span in _detect(view.text, found, depth):
         anchor = span.anchor if span.anchor >= 0 else span.start
         cuts = view.cuts(anchor, span.end)
-        if not cuts or span.kind in ("opaque_base64", "private_key"):
+        if not cuts or span.kind == "private_key" or not _glued(view.text, cuts[0]):
             continue
-        if span.kind in ("aws_secret_access_key", "base64"):
-            yield _back(span, view)
-        elif _inside_word(view.text, cuts[0]) and looks_random(view.text[span.start : span.end]):
-            if anchor < span.start and cuts[0] <= span.start:
-                later = [cut for cut in cuts if cut > span.start]
+        value = view.text[span.start : span.end]
+        if cuts[0] <= span.start:  # the name was cut: the value ends at the next line end
+            later = [cut for cut in cuts if cut > span.start]
+            if _inside_word(view.text, cuts[0]) and (
+                span.kind.startswith(("url_", "cli_")) or looks_random(value)
+            ):
                 yield _back(span._replace(end=later[0] if later else span.end), view)
-            elif anchor == span.start and cuts[0] - span.start <= _PREFIX:
-                yield _back(span, view)
+        elif span.kind == "opaque_base64" and (len(cuts) > _FEW_CUTS or value.startswith("MII")):
+            continue  # a certificate
+        elif not view.text[span.start : cuts[0]].isdigit():  # http://host:80, and a prompt on the next line
+            yield _back(span, view)
+
+
+def _glued(text: str, at: int) -> bool:
+    return 0 < at < len(text) and not (text[at - 1].isspace() or text[at].isspace())
 
 
 def _inside_word(text: str, at: int) -> bool:
     return 0 < at < len(text) and all(char.isalnum() or char in "_-" for char in text[at - 1 : at + 1])
-
-
-def _lower(text: str) -> str:
-    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sitoolkit.secrets.names import is_placeholder, looks_random
+from sitoolkit.secrets.views import LINE_BREAK, next_line
 
-__all__ = ["Span", "apart", "memorable", "occurrences"]
+__all__ = ["Span", "apart", "continued", "memorable", "occurrences"]
+
+_CONTINUATION = re.compile(r"[A-Za-z0-9_.+/=%~!@#$^*-]{4,400}")
 
 
 class Span(NamedTuple):
@@ -53,3 +57,15 @@ def occurrences(text: str, literal: str) -> Iterator[int]:
     while position >= 0:
         yield position
         position = text.find(literal, position + 1)
+
+
+def continued(text: str, end: int) -> int:
+    """End of a value that ends at a line's end, with the rest that a terminal wrapped, where the rest looks like one."""
+    while LINE_BREAK.match(text, end):
+        piece = _CONTINUATION.match(text, next_line(text, end))
+        if not piece or not looks_random(piece.group()) or "=" in piece.group().rstrip("="):
+            return end
+        if text[piece.end() : piece.end() + 1] in ("=", ":", "("):
+            return end
+        end = piece.end()
+    return end
