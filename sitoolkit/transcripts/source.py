@@ -301,7 +301,19 @@ class TranscriptFile:
     def stem(self) -> str:
         """The name without its endings; with the folder's name before it where the name says nothing."""
         name = self.path.name
-        for ending in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".yaml", ".yml", ".txt", ".md", ".log", ".traj"):
+        for ending in (
+            ".gz",
+            ".zst",
+            ".jsonl",
+            ".ndjson",
+            ".json",
+            ".yaml",
+            ".yml",
+            ".txt",
+            ".md",
+            ".log",
+            ".traj",
+        ):
             if name.lower().endswith(ending) and len(name) > len(ending):
                 name = name[: -len(ending)]
         if name.lower() in _GENERIC_NAMES and self.path.absolute().parent.name:
@@ -319,7 +331,7 @@ class TranscriptFile:
             TranscriptError: it cannot be opened.
         """
         try:
-            raw = self.path.open("rb")
+            raw = self.path.open("rb", buffering=_CHUNK)
         except OSError as fault:
             raise TranscriptError(f"{self.file}: {fault.strerror or fault}", file=self.file) from fault
         magic = raw.peek(4)[:4]
