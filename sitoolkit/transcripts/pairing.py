@@ -475,7 +475,7 @@ class SessionBuilder:
             values["started_at"] = self._first_at
         if "ended_at" not in values or values["ended_at"] is None:
             values["ended_at"] = self._last_at
-        if not values.get("usage") and self._usage:
+        if not values.get("usage") and any(self._usage.values()):
             values["usage"] = self._total_usage()
         if not values.get("outcome"):
             values["outcome"] = _outcome(turns)
