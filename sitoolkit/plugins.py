@@ -9,6 +9,7 @@ import logging
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
+from sitoolkit.attended import unattended
 from sitoolkit.records import BINEvent, CorrectionSignal, Record, Session, ToolInvocation
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ def call_hook(ws: Workspace, hook: str, *args: Any) -> list[Any]:
         if getattr(type(plugin), hook, None) is getattr(SelfImprovementPlugin, hook):
             continue  # not overridden
         try:
-            results.append(own(*args))
+            with unattended(f"plugin {plugin.name}"):
+                results.append(own(*args))
         except Exception as fault:  # noqa: BLE001 - code of others: whatever it raises is reported and skipped
             ws.report_plugin(
                 PluginFault(plugin=plugin.name, hook=hook, error=f"{type(fault).__name__}: {fault}")

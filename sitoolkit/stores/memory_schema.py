@@ -197,7 +197,7 @@ def to_arrow(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
     for place, row in enumerate(rows):
         if row.vector is not None:
             values[place] = row.vector
-    absent = pa.array([row.vector is None for row in rows])
+    absent = pa.array([row.vector is None for row in rows], type=pa.bool_())
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), dim, mask=absent)
     arrays = [
         vectors if field.name == "vector" else pa.array(columns[field.name], type=field.type)
