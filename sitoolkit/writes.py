@@ -16,7 +16,15 @@ from typing import Any
 from sitoolkit.records import Outcome, ToolInvocation
 from sitoolkit.settings import Settings
 
-__all__ = ["SEED_VERBS", "WRITE_VERBS", "is_precedent", "is_write_call", "name_words", "why_write"]
+__all__ = [
+    "SEED_VERBS",
+    "WRITE_VERBS",
+    "is_precedent",
+    "is_write_call",
+    "name_words",
+    "succeeded",
+    "why_write",
+]
 
 # The fifteen of seed document 000: the floor.
 SEED_VERBS = frozenset(
@@ -417,9 +425,12 @@ def why_write(call: ToolInvocation, settings: Settings | None = None) -> tuple[b
 
 def is_precedent(call: ToolInvocation, settings: Settings | None = None) -> bool:
     """A call that changed state and is known to have succeeded, on a branch that was not given up: one to learn from."""
-    return (
-        call.outcome is Outcome.SUCCESS and call.ran and not call.abandoned and is_write_call(call, settings)
-    )
+    return succeeded(call) and is_write_call(call, settings)
+
+
+def succeeded(call: ToolInvocation) -> bool:
+    """The call ran, came back well, and its branch was not given up."""
+    return call.outcome is Outcome.SUCCESS and call.ran and not call.abandoned
 
 
 def _listed(tool: str, names: Iterable[str]) -> bool:

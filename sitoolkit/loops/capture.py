@@ -7,12 +7,14 @@ never came back is kept in telemetry and is no precedent. Memories are written i
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from pydantic import Field
 
 from sitoolkit.prompt_block import strip_recalled
@@ -25,14 +27,14 @@ from sitoolkit.records import (
     Scope,
     Session,
     ToolInvocation,
+    Turn,
     digest,
     iso,
-    unique,
 )
 from sitoolkit.redaction import Redactor, seal
 from sitoolkit.settings import Settings
 from sitoolkit.stable import bound, stable_text
-from sitoolkit.writes import is_precedent, is_write_call
+from sitoolkit.writes import is_precedent, is_write_call, succeeded
 
 if TYPE_CHECKING:
     from sitoolkit.transcripts import ReadReport
@@ -50,10 +52,12 @@ __all__ = [
     "prepare",
 ]
 
-BATCH_CALLS = 2_000  # a batch is written when it holds so many calls
-BATCH_CHARS = 16_000_000  # or so much text
+BATCH_CALLS = 10_000  # a batch is written when it holds so many calls
+BATCH_CHARS = 32_000_000  # or so much text
 TURN_CHARS = 4_000  # a user turn in telemetry
 PAYLOAD_CHARS = 2_000  # a result in a precedent's payload
+_RECALLED = re.compile("recalled-memories", re.IGNORECASE)
+_RECALLED_BYTES = re.compile(b"recalled-memories", re.IGNORECASE)
 
 
 class Captured(Record):
@@ -95,45 +99,44 @@ def prepare(
 
 
 def _without_recalled(session: Session) -> Session:
-    turns = [_clean_turn(turn) for turn in session.turns]
-    if all(new is old for new, old in zip(turns, session.turns, strict=True)):
+    if not any(_may_hold(turn.text) or any(map(_call_may_hold, turn.calls)) for turn in session.turns):
         return session
-    return session.model_copy(update={"turns": tuple(turns)})
-
-
-def _clean_turn(turn: Any) -> Any:
-    text = strip_recalled(turn.text) if _may_hold(turn.text) else turn.text
-    calls = tuple(_clean_call(call) for call in turn.calls)
-    if text == turn.text and all(new is old for new, old in zip(calls, turn.calls, strict=True)):
-        return turn
-    return turn.model_copy(update={"text": text, "calls": calls})
-
-
-def _clean_call(call: ToolInvocation) -> ToolInvocation:
-    if call.id:
-        return call
-    args, result = _strip_value(call.args), _strip_value(call.result)
-    if args is call.args and result is call.result:
-        return call
-    return call.model_copy(update={"args": args, "result": result})
+    return session.model_copy(update={"turns": tuple(_clean_turn(turn) for turn in session.turns)})
 
 
 def _may_hold(text: str) -> bool:
-    return "recalled-memories" in text or "RECALLED-MEMORIES" in text.upper()
+    return len(text) > 40 and _RECALLED.search(text) is not None
+
+
+def _call_may_hold(call: ToolInvocation) -> bool:
+    if call.id:
+        return False
+    try:  # one C call is cheaper than a walk over the values
+        return _RECALLED_BYTES.search(orjson.dumps((call.args, call.result, call.error))) is not None
+    except TypeError:
+        return True
+
+
+def _clean_turn(turn: Turn) -> Turn:
+    calls = tuple(call if call.id else _clean_call(call) for call in turn.calls)
+    return turn.model_copy(update={"text": _strip_value(turn.text), "calls": calls})
+
+
+def _clean_call(call: ToolInvocation) -> ToolInvocation:
+    update = {
+        "args": _strip_value(call.args),
+        "result": _strip_value(call.result),
+        "error": _strip_value(call.error),
+    }
+    return call.model_copy(update=update)
 
 
 def _strip_value(value: Any) -> Any:
     if isinstance(value, str):
-        if len(value) < 40 or not _may_hold(value):
-            return value
-        return strip_recalled(value)
+        return strip_recalled(value) if _may_hold(value) else value
     if isinstance(value, Mapping):
-        items = {key: _strip_value(item) for key, item in value.items()}
-        return value if all(items[key] is item for key, item in value.items()) else items
-    if isinstance(value, list):
-        parts = [_strip_value(item) for item in value]
-        return value if all(new is old for new, old in zip(parts, value, strict=True)) else parts
-    return value
+        return {key: _strip_value(item) for key, item in value.items()}
+    return [_strip_value(item) for item in value] if isinstance(value, list) else value
 
 
 def find_events(sessions: Iterable[Session], settings: Settings | None = None) -> list[ToolInvocation]:
@@ -223,7 +226,7 @@ def event_memory(
         seen_count=len({each.id for each in calls}),
         first_seen=times[0],
         last_seen=times[-1],
-        evidence=unique(each.id for each in calls),  # all of them: the store counts by occurrence
+        evidence=tuple(sorted({each.id for each in calls})),  # all of them: the store counts by occurrence
         written_by="capture",
     )
 
@@ -236,6 +239,9 @@ class _Batch:
     """Sealed records that wait to be written."""
 
     calls: list[ToolInvocation] = field(default_factory=list)
+    writes: list[tuple[bool, bool]] = field(
+        default_factory=list
+    )  # of each call: changes state, is a precedent
     sessions: list[dict[str, Any]] = field(default_factory=list)
     turns: list[dict[str, Any]] = field(default_factory=list)
     whole: list[Session] = field(default_factory=list)
@@ -316,23 +322,25 @@ def _take(ws: Workspace, session: Session, batch: _Batch, tally: _Tally) -> None
     calls = sealed.calls
     tally.calls += len(calls)
     tally.outcomes.update(call.outcome.value for call in calls)
+    writes = [is_write_call(call, ws.settings) for call in calls]
+    flags = [(w, w and succeeded(call)) for w, call in zip(writes, calls, strict=True)]
     batch.calls += calls
-    batch.sessions.append(_session_row(sealed, calls, ws.settings))
+    batch.writes += flags
+    batch.sessions.append(_session_row(sealed, calls, sum(precedent for _, precedent in flags)))
     batch.turns += [_turn_row(sealed, turn) for turn in sealed.turns if turn.role == "user" and turn.text]
     batch.chars += sum(len(call.result) if isinstance(call.result, str) else 500 for call in calls)
     if ws.plugins:
         batch.whole.append(sealed)
 
 
-def _session_row(session: Session, calls: Iterable[ToolInvocation], settings: Settings) -> dict[str, Any]:
-    calls = list(calls)
+def _session_row(session: Session, calls: Sequence[ToolInvocation], writes: int) -> dict[str, Any]:
     row = session.model_dump(mode="json", exclude={"turns"})
     row["task"] = (session.task or "")[:TURN_CHARS] or None
     row |= {
         "turns": len(session.turns),
         "calls": len(calls),
         "failures": sum(call.failed for call in calls),
-        "writes": sum(is_precedent(call, settings) for call in calls),
+        "writes": writes,
     }
     return row
 
@@ -365,9 +373,9 @@ def _flush(ws: Workspace, batch: _Batch, tally: _Tally, run_id: str) -> None:
     tally.problems += [{"id": item.id, "reason": item.reason or ""} for item in appended.failed]
     refused = {item.id for item in appended.failed}
     events: list[ToolInvocation] = []
-    for call in batch.calls:
-        if not is_precedent(call, ws.settings):
-            tally.not_precedent += is_write_call(call, ws.settings)
+    for call, (writes, precedent) in zip(batch.calls, batch.writes, strict=True):
+        if not precedent:
+            tally.not_precedent += writes
         elif call.id in refused:
             tally.writes += 1
             tally.captured["failed"] += 1
