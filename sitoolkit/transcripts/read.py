@@ -13,13 +13,9 @@ from sitoolkit.records import Session
 from sitoolkit.transcripts.base import ReadReport, TranscriptFile
 from sitoolkit.transcripts.detect import choose, choose_folder, reader_named
 
-__all__ = ["find_transcripts", "read_sessions"]
+__all__ = ["find_transcripts", "found_in", "read_sessions"]
 
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", ".git", ".venv", "venv", ".ipynb_checkpoints"})
-_PROSE = frozenset(
-    {".md", ".txt", ".csv", ".tsv", ".py", ".toml", ".cfg", ".html", ".png", ".jpg", ".pdf", ".ipynb"}
-)
-
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
@@ -44,7 +40,7 @@ def read_sessions(
     report = ReadReport() if report is None else report
     reader = reader_named(format) if format else None
     asked = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    found = list(_found(asked))
+    found = list(found_in(asked))
     if not found:
         names = ", ".join(str(path) for path in asked) or "no path"
         raise TranscriptError(f"{names}: nothing found to read", file=names, reason="nothing found to read")
@@ -53,8 +49,8 @@ def read_sessions(
         report.files += 1
         try:
             if folder_reader is not None:
-                sessions = folder_reader.read_folder(path, report)
-                report.formats[folder_reader.NAME] += 1
+                sessions = folder_reader[0].read_folder(path, report)
+                report.formats[folder_reader[0].NAME] += 1
             else:
                 source = TranscriptFile(path)
                 chosen = reader or choose(source)[0]
@@ -70,8 +66,8 @@ def read_sessions(
             report.put_aside(fault.file or str(path), fault.line, fault.reason.removeprefix(f"{path}: "))
 
 
-def _found(asked: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[Path, Any]]:
-    """Each file once, and folders that are a transcript as a whole with their reader."""
+def found_in(asked: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[Path, Any]]:
+    """Each file once, and each folder that is a transcript as a whole with its reader and match."""
     seen: set[Path] = set()
     for name in asked:
         path = Path(name)
@@ -101,7 +97,7 @@ def find_transcripts(path: Path) -> Iterator[tuple[Path, Any]]:
         return
     whole = choose_folder(path)
     if whole is not None:
-        yield path, whole[0]
+        yield path, whole
         return
     for inner in sorted(path.iterdir(), key=lambda item: item.name):
         if inner.name.startswith(".") or inner.name in _SKIPPED_FOLDERS:

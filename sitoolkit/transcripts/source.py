@@ -219,7 +219,7 @@ def _repair(text: str, fault: str) -> tuple[list[Any], str | None, str | None]:
             pass  # the first record is damaged; the one behind it may be whole
         else:
             later = _tail_of(text, end)
-            reason = f"text after a record: {text[end : end + 60]!r}" if not later else None
+            reason = "text after a record" if not later else None
             return [first, *(later or [])], "two records on one line" if later else None, reason
     tail = _tail_of(text, start + 1)
     if tail:
