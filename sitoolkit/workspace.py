@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sitoolkit.plugins import PluginFault, SelfImprovementPlugin
     from sitoolkit.redaction import Redactor
     from sitoolkit.stores.memory import MemoryStore
+    from sitoolkit.stores.memory_rebuild import ReembedReport
     from sitoolkit.stores.tools import ToolLibrary
 
 __all__ = ["Run", "Workspace"]
@@ -174,6 +175,34 @@ class Workspace:
         embedder = open_embedder("auto", self.settings)
         self.record_fact("embedder", embedder.name)
         return embedder
+
+    def reembed(self, name: str | None = None) -> ReembedReport:
+        """Make all vectors anew with another embedder, and keep to it from then on.
+
+        Args:
+            name: as in `models.embedder`; else what settings name, else the best one installed now.
+
+        Raises:
+            ConfigError: settings name another embedder, which would refuse the new table.
+            ModelUnavailable: the embedder is not installed or does not answer.
+        """
+        from sitoolkit.models.embedders import open_embedder
+
+        configured = self.settings.models.embedder
+        if name is not None and configured not in ("auto", name):
+            raise ConfigError(
+                f"models.embedder is {configured!r} and would refuse vectors of {name!r}; set it to {name!r} or to 'auto' first"
+            )
+        wanted = name or configured
+        if self._given_embedder is not None and name is None:
+            embedder = self._given_embedder
+        else:
+            embedder = open_embedder(wanted, self.settings)
+        report = self.memory.reembed(embedder)
+        self.record_fact("embedder", embedder.name)
+        if self._given_embedder is None:
+            self.__dict__["embedder"] = embedder
+        return report
 
     @cached_property
     def chat(self) -> ChatModel:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sitoolkit.errors import ParameterError
+from sitoolkit.records import parse_time
 from sitoolkit.stores.telemetry_schema import STREAMS
 
 if TYPE_CHECKING:
@@ -220,6 +221,20 @@ def _runs(ws: Workspace) -> pa.Table:
                 "status": entry.data.get("status"),
                 "error": entry.data.get("error"),
             }
+    for path in sorted((ws.path / "runs").glob("*/manifest.json")):
+        try:
+            found = orjson.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue  # `sitoolkit runs doctor` names it
+        rows[path.parent.name] = {
+            "run_id": str(found.get("run_id")),
+            "verb": f"notebook {found.get('notebook')}",
+            "status": found.get("status"),
+            "started_at": parse_time(found.get("started_at")),
+            "ended_at": parse_time(found.get("ended_at")),
+            "error": orjson.dumps(found["error"]).decode() if found.get("error") else None,
+            "parameters": orjson.dumps(found.get("parameters") or {}).decode(),
+        }
     return _table(list(rows.values()), _RUNS)
 
 

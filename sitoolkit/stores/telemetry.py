@@ -321,6 +321,16 @@ class Telemetry:
             values,
         )
 
+    def sessions_using(self, tool: str, *, most: int = 100) -> list[str]:
+        """Ids of the sessions that called a tool, newest first."""
+        with self.connection(tables=["calls"]) as con:
+            rows = con.execute(
+                "select session_id, max(happened_at) as newest from calls where tool = ? group by session_id "
+                "order by newest desc, session_id limit ?",
+                [tool, most],
+            ).fetchall()
+        return [str(row[0]) for row in rows]
+
     def resolve(self, ids: Iterable[str]) -> pl.DataFrame:
         """Where evidence comes from: a row (id, kind, session_id, tool, file, line, format) for each id that is known."""
         with self.connection() as con:
