@@ -205,13 +205,16 @@ def _result_of(notebook: Any) -> dict[str, Any]:
     return {}
 
 
-def export_html(notebook: Path, page: Path, *, title: str, redactor: Redactor | None = None) -> None:
+def export_html(
+    notebook: Path, page: Path, *, title: str, beside: Path | None = None, redactor: Redactor | None = None
+) -> None:
     """Write an executed notebook as one HTML page without code and without anything that loads from elsewhere.
 
     Args:
         notebook: the executed notebook.
         page: where the page goes.
         title: of the page.
+        beside: the folder of the source notebook, in which the pictures lie that it names.
         redactor: a last look for secrets; what it finds is replaced.
     """
     import nbformat
@@ -226,7 +229,7 @@ def export_html(notebook: Path, page: Path, *, title: str, redactor: Redactor | 
         )  # fmt: skip
         body, _ = exporter.from_notebook_node(
             nbformat.read(notebook, as_version=4),  # type: ignore[no-untyped-call]
-            resources={"metadata": {"name": title}},
+            resources={"metadata": {"name": title, "path": str(beside or notebook.parent)}},
         )
     if redactor is not None:
         body = redactor.text(body)[0]

@@ -7,7 +7,7 @@ from typing import Literal
 
 from sitoolkit.errors import NotFoundError
 
-__all__ = ["shipped"]
+__all__ = ["demo_transcripts", "shipped"]
 
 
 def shipped(kind: Literal["notebooks", "guides", "data"]) -> Path:
@@ -26,3 +26,8 @@ def shipped(kind: Literal["notebooks", "guides", "data"]) -> Path:
     raise NotFoundError(
         f"no {kind} beside {package}; install sitoolkit again with `pip install --force-reinstall`"
     )
+
+
+def demo_transcripts() -> Path:
+    """The folder of the shipped demo transcripts: some sixty sessions in three formats, with planted conventions and failures."""
+    return shipped("data") / "transcripts"
