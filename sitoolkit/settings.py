@@ -145,6 +145,9 @@ class NightlySettings(_Section):
         "04_memory_decay",
         "06_health",
     )  # in this order; a path names one of your own
+    apply_decay: bool = (
+        True  # carry the night's decay plan out; each change is in the journal and can be undone
+    )
     deadline_minutes: float = Field(120, gt=0)
     keep_days: float = Field(30, ge=0)
     keep_failed_days: float = Field(90, ge=0)
