@@ -35,6 +35,7 @@ __all__ = [
     "SHELL_ERROR",
     "SHELL_SIGNS",
     "STATUS_KEYS",
+    "TESTS_FAILED",
     "TIMEOUT_TEXT",
     "TIMEOUT_WORDS",
     "TYPED",
@@ -115,6 +116,7 @@ ERROR_HEAD = re.compile(
     r"|(?:unknown|no such|invalid|unrecognized|unsupported|undefined) (?:tool|function|command|action|method|option|argument|parameter|operation)s?\b"
     r"|(?:invalid|incorrect|expired|wrong|bad|malformed) (?:arguments?|parameters?|input|request|json|syntax|value|format|action|path|date|id|api key|token|credentials?|password|username|url|name|type|response|choice|operation)\b"
     r"|missing (?:required )?(?:arguments?|parameters?|field|property|value)\b"
+    r"|ran into (?:an? |the following )?(?:\[errno|errors?\b|exceptions?\b)|invalid [`'\"][\w.]{1,60}[`'\"] (?:parameter|argument|value|input|field)s?\b"
     r"|\d+ validation errors?\b|input validation|permission denied|access (?:is )?denied|operation not permitted|not authorized|unauthorized|forbidden\b"
     r"|(?:http(?:/\d(?:\.\d)?)? ?(?:error |status )?|status(?: code)?:? )?(?:4\d\d|5\d\d)(?: client error| server error|:? (?:bad request|unauthorized|forbidden|not found|conflict|gone|unprocessable|too many|internal|bad gateway|service unavail|gateway time))"
     r"|request failed with status(?: code)? [45]\d\d|connection (?:refused|reset|error|failed)|network (?:error|is unreachable)"
@@ -129,6 +131,9 @@ SHELL_ERROR = re.compile(
 )
 LAST_EXCEPTION = re.compile(
     r"\A(?:[a-zA-Z_]\w*\.)*[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit|Warning)(?::\s|\Z)"
+)
+TESTS_FAILED = re.compile(
+    r"(?:^|\n)=* ?(?:\d+ \w+, )*[1-9]\d* (?:failed|errors?)(?:, \d+ \w+)*,? in \d[\d.]*s\b[^\n]{0,30}\Z|\AE {3,7}[\w.]+(?:Error|Exception): ",
 )
 PLEA = re.compile(r"please fix your mistakes|fix the errors and try again|fix the error and try again", re.I)
 WORK_DONE = re.compile(

@@ -46,6 +46,7 @@ from sitoolkit.failure_patterns import (
     SHELL_ERROR,
     SHELL_SIGNS,
     STATUS_KEYS,
+    TESTS_FAILED,
     TIMEOUT_WORDS,
     TYPED_MODES,
     WORK_DONE,
@@ -95,6 +96,7 @@ RULES: tuple[Rule, ...] = (
     Rule("text-error", "outcome", "the text begins as an error message, and no later line reports work that was done"),
     Rule("text-shell", "outcome", "the text ends with a shell's complaint: command not found, No such file or directory"),
     Rule("text-traceback", "outcome", "the text ends with a Python traceback's last line"),
+    Rule("text-tests", "outcome", "the text ends with a test run's count of failures: 1 failed, 3 passed in 0.12s"),
     Rule("text-plea", "outcome", "the text asks the model to fix its call"),
     Rule("result", "outcome", "a result came and nothing says that it failed"),
     Rule("no-result", "outcome", "no result was seen: unknown, neither success nor failure"),
@@ -428,8 +430,10 @@ def _envelope(result: Any, tool: str) -> Verdict | None:
         ):
             return Verdict(FAILURE, _type_in(inner), message or word, "envelope")
         good = good or (word in ("success", "ok", "succeeded") and error in (None, "", False, 0, [], {}))
-    elif isinstance(word, int) and not isinstance(word, bool) and 400 <= word < 600 and message:
-        return Verdict(FAILURE, _type_in(inner), f"{word} {message}", "envelope")
+    code = _http_code(word) or _http_code(inner.get("statusCode", inner.get("status_code")))
+    message = message or _text_of(inner.get("msg") or "")
+    if code and message and not any(inner.get(key) for key in PAYLOAD_KEYS):
+        return Verdict(FAILURE, _type_in(inner), f"{code} {message}", "envelope")
     if good:
         return Verdict(SUCCESS, None, None, "result")
     if error not in (None, "", False, 0, [], {}) and (
@@ -452,6 +456,13 @@ def _type_in(envelope: Mapping[str, Any]) -> str | None:
                 if isinstance(value, str) and _typed_mode(value):
                     return value
     return None
+
+
+def _http_code(value: Any) -> int | None:
+    """A status that is an HTTP error code, as number or as text."""
+    if isinstance(value, str) and value.strip().isdecimal() and len(value.strip()) == 3:
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 400 <= value < 600 else None
 
 
 def _by_text(text: str, tool: str, off: frozenset[str]) -> Verdict | None:
@@ -489,6 +500,10 @@ def _by_text(text: str, tool: str, off: frozenset[str]) -> Verdict | None:
         last = tail.rpartition("\n")[2].strip()
         if LAST_EXCEPTION.match(last):
             return _failed(text, "text-traceback", tool, None, None, off)
+    if "text-tests" not in off and TESTS_FAILED.search(tail if len(text) > _HEAD else text.rstrip()):
+        told = [line[1:].strip() for line in text.split("\n") if line.startswith("E   ")]
+        verdict = _failed("\n".join(told) or text, "text-tests", tool, None, None, off)
+        return verdict._replace(error=_cut(text))
     if (
         "text-plea" not in off
         and len(text) < 4000
