@@ -98,7 +98,7 @@ class Conversation:
         self.builds: dict[str, SessionBuilder] = {}
         self.trees: dict[str, dict[str, _Node]] = {}
         self.sides: dict[str, str] = {}  # uuid of a sidechain record -> uuid of its root
-        self.titles: dict[str, str] = {}
+        self.titles: list[tuple[str | None, str]] = []  # uuid of the record that a title is about, title
         self.last = ""  # the session of the record before: records without an id belong to it
         self.endings: dict[str, dict[str, Any]] = {}
 
@@ -119,13 +119,12 @@ class Conversation:
             else:
                 self._message(line, record, kind, message)
         elif kind == "summary":
-            self.titles[""] = str(record.get("summary") or "")
+            self.titles.append((record.get("leafUuid"), str(record.get("summary") or "")))
         elif kind == "system":
             self._system(line, record)
         elif kind in ("ai-title", "custom-title"):
-            self.titles[""] = str(
-                record.get("aiTitle") or record.get("customTitle") or record.get("title") or ""
-            )
+            title = record.get("aiTitle") or record.get("customTitle") or record.get("title")
+            self.titles.append((None, str(title or "")))
         elif kind not in _SILENT:
             self.report.unknown(record_type(record))
 
@@ -240,9 +239,11 @@ class Conversation:
             for turn in _abandoned(self.trees[key]):
                 build.abandon(turn)
             fields = dict(self.endings.get(key, {}))
-            title = self.titles.get("")
-            if title and "parent_id" not in build.fields:
-                fields.setdefault("task", title)
+            titles = [title for leaf, title in self.titles if leaf in self.trees[key]]
+            if not titles and "parent_id" not in build.fields and len(self.trees) == 1:
+                titles = [title for _leaf, title in self.titles]
+            if titles and titles[-1]:
+                fields.setdefault("task", titles[-1])
             yield build.build(**fields)
 
 

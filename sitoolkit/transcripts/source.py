@@ -331,7 +331,7 @@ class TranscriptFile:
             TranscriptError: it cannot be opened.
         """
         try:
-            raw = self.path.open("rb", buffering=_CHUNK)
+            raw = io.BufferedReader(io.FileIO(self.path), _CHUNK)
         except OSError as fault:
             raise TranscriptError(f"{self.file}: {fault.strerror or fault}", file=self.file) from fault
         magic = raw.peek(4)[:4]
@@ -404,7 +404,7 @@ class TranscriptFile:
 
     def items(self, report: ReadReport) -> Iterator[tuple[int, Any]]:
         """Like `records`, but a top-level array of a document is opened: its elements come one at a time."""
-        if self.head.layout == "json":
+        if self.head.layout == "json" or self.head.container == "array":
             yield from self._values(report, open_arrays=True)
         else:
             yield from self.records(report)
