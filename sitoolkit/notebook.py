@@ -7,17 +7,21 @@ result that `run_notebook` reads back from the executed notebook.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from sitoolkit.errors import ParameterError
 from sitoolkit.plain import as_plain
 
-__all__ = ["RESULT_MIME", "chosen_renderer", "notebook_result", "notebook_setup"]
+__all__ = ["RESULT_MIME", "chosen_renderer", "headless", "notebook_result", "notebook_setup", "progress"]
 
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
 RendererName = Literal["jupyter", "svg", "png", "html"]
 RESULT_MIME = "application/vnd.sitoolkit.result+json"
 _RENDERERS = ("jupyter", "svg", "png", "html")
@@ -93,6 +97,28 @@ def notebook_result(**counts: Any) -> None:
     display(  # type: ignore[no-untyped-call]
         {RESULT_MIME: plain, "text/plain": words}, raw=True
     )
+
+
+def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+    """Pass the items on and show how far they are: a bar while a person looks, one log line at the start and the end when headless.
+
+    >>> for session in progress(read_sessions("transcripts"), "sessions"): ...
+
+    Args:
+        items: what is worked through.
+        label: what they are.
+        total: how many, where it is known.
+    """
+    if _live_kernel() and not headless():
+        from tqdm.auto import tqdm
+
+        yield from tqdm(items, desc=label, total=total, leave=False)
+        return
+    logger.info("%s: begun", label)
+    count = 0
+    for count, item in enumerate(items, 1):  # noqa: B007 - told at the end
+        yield item
+    logger.info("%s: %d done", label, count)
 
 
 def _short(value: Any) -> str:
