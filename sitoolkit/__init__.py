@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from sitoolkit._version import __version__
@@ -65,10 +67,19 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
 
 
+class _Face(ModuleType):
+    """Keeps `sitoolkit.recall` the verb: importing the module of that name would put the module in its place."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _LAZY and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
+
+
 def _in_notebook() -> None:
     """In a notebook or IPython, let records show themselves as small tables."""
-    import sys
-
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
         import_module("sitoolkit.views.html").register_displays(shell)
