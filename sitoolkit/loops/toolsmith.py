@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -18,6 +18,7 @@ from pydantic import Field
 from sitoolkit.errors import ModelError, NotFoundError
 from sitoolkit.models.prompts import load_prompt
 from sitoolkit.naming import safe_name
+from sitoolkit.plugins import call_hook
 from sitoolkit.recipes import (
     OUTPUT_SCHEMA,
     Design,
@@ -30,7 +31,7 @@ from sitoolkit.recipes import (
 )
 from sitoolkit.recipes.checks import lint, type_check
 from sitoolkit.recipes.design import failure_case, input_schema, success_cases
-from sitoolkit.records import BINEvent, Record, digest
+from sitoolkit.records import BINEvent, Record, ToolInvocation, digest
 from sitoolkit.sandbox import Limits, check_source
 from sitoolkit.stores.tools import ToolManifest
 
@@ -183,9 +184,11 @@ def _run_stages(build: _Build, event: BINEvent, evidence: Evidence) -> BuildReco
 # ---------------------------------------------------------------- stages
 
 
-def _calls(ws: Workspace, tool: str) -> Any:
-    sessions = ws.telemetry.sessions_using(tool, most=MOST_SESSIONS)
-    return ws.telemetry.invocations(session_ids=sessions)
+def _calls(ws: Workspace, tool: str) -> Iterator[ToolInvocation]:
+    """All calls of the newest sessions that used the tool."""
+    used = ws.telemetry.calls_frame(tools=[tool], columns=["session_id", "happened_at", "seq"])
+    newest = used["session_id"].reverse().unique(maintain_order=True).head(MOST_SESSIONS).to_list()
+    return ws.telemetry.invocations(session_ids=newest)
 
 
 def _checkpoint(build: _Build, event: BINEvent) -> tuple[None, str]:
@@ -310,6 +313,7 @@ def _load(build: _Build, event: BINEvent, design: Design, status: Any) -> tuple[
         by="sitoolkit",
         reason=f"friction: {event.tool} {event.failure_mode}",
     )
+    call_hook(ws, "on_tool_library_update", added)
     return added, f"{added.name} version {added.version} as {added.status}"
 
 
@@ -360,8 +364,7 @@ def _propose_event(ws: Workspace, event: BINEvent, reason: str, build: _Build) -
 
 def _ended(ws: Workspace) -> dict[str, BuildRecord]:
     return {
-        entry["data"]["id"]: BuildRecord.model_validate(entry["data"])
-        for entry in ws.journal.events("build_ended")
+        entry.data["id"]: BuildRecord.model_validate(entry.data) for entry in ws.journal.events("build_ended")
     }
 
 
@@ -374,7 +377,7 @@ def recover_builds(ws: Workspace) -> list[BuildRecord]:
     ended = _ended(ws)
     recovered = []
     for entry in ws.journal.events("build_started"):
-        data = entry["data"]
+        data = entry.data
         if data["build_id"] in ended:
             continue
         event = BINEvent.model_validate(data["event"])
@@ -395,13 +398,13 @@ def recover_builds(ws: Workspace) -> list[BuildRecord]:
                     author=tool.author, recipe=tool.recipe, evidence=tool.evidence,
                 )  # fmt: skip
                 proposal = _propose_tool(
-                    ws, tool, design, event, _Build(ws, data["build_id"], entry.get("run_id") or "")
+                    ws, tool, design, event, _Build(ws, data["build_id"], entry.run_id or "")
                 )
             record = BuildRecord(
                 **base, status="proposed" if proposal else "loaded", built=tool.name, version=tool.version, proposal_id=proposal,
                 author=tool.author, reason="finished after a stop",
             )  # fmt: skip
-        ws.journal.append("build_ended", record.to_json(), run_id=entry.get("run_id"))
+        ws.journal.append("build_ended", record.to_json(), run_id=entry.run_id)
         ended[record.id] = record
         recovered.append(record)
     return recovered
