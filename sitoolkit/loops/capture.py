@@ -169,8 +169,11 @@ def event_text(call: ToolInvocation, args_chars: int = 600, result_chars: int = 
         args_chars: cap of the arguments' JSON, in characters; 600 is the seed's.
         result_chars: cap of the result; 400 is the seed's; 0 leaves it out.
     """
+    return _text(call, settled(call.result), args_chars, result_chars)
+
+
+def _text(call: ToolInvocation, result: Any, args_chars: int, result_chars: int) -> str:
     lines = [f"Action: {call.tool}", f"Arguments: {_one_line(call.args, args_chars)}"]
-    result = settled(call.result)
     if result_chars and result not in (None, "", {}, []):
         lines.append(f"Result: {_one_line(result, result_chars)}")
     return "\n".join(lines)
@@ -207,15 +210,16 @@ def event_memory(
     """The precedent that a call and further calls of the same content become."""
     config = settings.capture
     calls = [call, *others]
-    times = sorted(each.started_at or now for each in calls)
+    times = [each.started_at or now for each in calls]
+    result = settled(call.result)
     return Memory(
         category=Category.OPERATIONAL_EVENT,
         scope=call.scope,
-        text=event_text(call, config.args_chars, config.result_chars),
+        text=_text(call, result, config.args_chars, config.result_chars),
         payload={
             "tool": call.tool,
             "args": call.args,
-            "result": bound(settled(call.result), PAYLOAD_CHARS),
+            "result": bound(result, PAYLOAD_CHARS),
             "is_error": False,
         },
         tags=(call.tool,),
@@ -224,8 +228,8 @@ def event_memory(
         base_weight=config.base_weight,
         content_hash=call.content_hash,
         seen_count=len({each.id for each in calls}),
-        first_seen=times[0],
-        last_seen=times[-1],
+        first_seen=min(times),
+        last_seen=max(times),
         evidence=tuple(sorted({each.id for each in calls})),  # all of them: the store counts by occurrence
         written_by="capture",
     )
