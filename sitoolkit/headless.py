@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
@@ -19,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from sitoolkit.notebook import RESULT_MIME
 
@@ -83,7 +84,10 @@ def execute(
 
     def work() -> None:
         try:
-            box["notebook"] = _papermill(notebook, output, dict(parameters), kernels, folder, dict(environ))
+            with log_file.open("a", encoding="utf-8") as log:
+                box["notebook"] = _papermill(
+                    notebook, output, dict(parameters), kernels, folder, dict(environ), log
+                )
         except BaseException as error:  # noqa: BLE001 - carried to the caller's thread below
             box["error"] = error
 
@@ -120,6 +124,7 @@ def _papermill(
     kernels: list[Any],
     folder: Path,
     environ: dict[str, str],
+    log: IO[str],
 ) -> Any:
     import papermill
     from jupyter_client.manager import AsyncKernelManager
@@ -140,6 +145,8 @@ def _papermill(
 
         async def start_kernel(self, **kw: Any) -> None:  # type: ignore[override]
             kw.setdefault("env", {**os.environ, **environ})
+            kw.setdefault("stdout", log)  # what the kernel's own parts say, before and after the cells
+            kw.setdefault("stderr", log)
             kernels.append(self)
             await AsyncKernelManager._async_start_kernel(self, **kw)
 
@@ -220,17 +227,25 @@ def export_html(
     import nbformat
     from nbconvert import HTMLExporter
 
+    from sitoolkit.views.page import plain_page
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of nbconvert, about its own templates
         exporter = HTMLExporter(  # type: ignore[no-untyped-call]
-
-            exclude_input=True, exclude_input_prompt=True, exclude_output_prompt=True, mathjax_url="", require_js_url="",
-            sanitize_html=False, embed_images=True,
-        )  # fmt: skip
+            template_name="basic",  # the cells alone: the whole page of nbconvert names four other hosts
+            exclude_input=True,
+            exclude_input_prompt=True,
+            exclude_output_prompt=True,
+            exclude_anchor_links=True,
+            embed_images=True,
+        )
         body, _ = exporter.from_notebook_node(
             nbformat.read(notebook, as_version=4),  # type: ignore[no-untyped-call]
             resources={"metadata": {"name": title, "path": str(beside or notebook.parent)}},
         )
+    body = re.sub(
+        r'<a href="[^"]*\.ipynb">(.*?)</a>', r"\1", body
+    )  # the other notebooks do not lie beside the page
     if redactor is not None:
         body = redactor.text(body)[0]
-    page.write_text(body, encoding="utf-8")
+    page.write_text(plain_page(title, body), encoding="utf-8")

@@ -31,16 +31,18 @@ ROWS = 20
 _SKIP = {"vector", "notes", "run_id", "hash", "memory_version"}
 
 _STYLE = """<style>
-.sit{font-family:var(--jp-ui-font-family,system-ui,sans-serif);font-size:13px;line-height:1.45;color:var(--jp-ui-font-color1,#1f2733)}
+.sit{font-family:var(--jp-ui-font-family,system-ui,sans-serif);font-size:13px;line-height:1.45;color:var(--jp-ui-font-color1,inherit)}
 .sit h4{margin:0 0 4px;font-size:14px;font-weight:600}.sit p{margin:2px 0}
-.sit .sit-quiet{color:var(--jp-ui-font-color2,#5b6470)}
-.sit table{border-collapse:collapse;margin:6px 0;width:auto}
-.sit caption{text-align:left;font-weight:600;padding:2px 0}
-.sit th,.sit td{text-align:left;vertical-align:top;padding:3px 12px 3px 0;border:0;border-bottom:1px solid var(--jp-border-color2,#e3e7ec);
-background:transparent;white-space:normal;max-width:46em;overflow-wrap:anywhere}
-.sit th{font-weight:500;color:var(--jp-ui-font-color2,#5b6470)}
-.sit td.sit-n{text-align:right;font-variant-numeric:tabular-nums}
-.sit pre{white-space:pre-wrap;margin:4px 0;padding:8px;background:var(--jp-layout-color2,#f4f6f8);border-radius:4px;font-size:12px}
+.sit .sit-quiet{color:var(--jp-ui-font-color2,var(--muted,#5b6470))}
+.sit table{border-collapse:collapse;margin:6px 0;width:auto;table-layout:auto}
+.sit caption{text-align:left;font-weight:600;padding:2px 0;color:inherit}
+.sit table tr,.sit table tr:nth-child(even){background:transparent}
+.sit table th,.sit table td{text-align:left;vertical-align:top;padding:3px 14px 3px 0;border:0;
+border-bottom:1px solid var(--jp-border-color2,var(--grid,#e3e7ec));background:transparent;white-space:normal;max-width:46em;overflow-wrap:break-word}
+.sit table th{font-weight:500;white-space:nowrap;color:var(--jp-ui-font-color2,var(--muted,#5b6470))}
+.sit table td.sit-n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.sit pre{white-space:pre-wrap;margin:4px 0;padding:8px;background:var(--jp-layout-color2,var(--card,#f4f6f8));border-radius:4px;font-size:12px}
+.sit summary{cursor:pointer}
 </style>"""
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sitoolkit.views.html import escape
 
-__all__ = ["Section", "page"]
+__all__ = ["Section", "page", "plain_page"]
 
 
 class Section(NamedTuple):
@@ -94,4 +94,27 @@ def page(
 <nav aria-label="Sections"><ul>{links}</ul></nav></header>
 <main id="main" tabindex="-1">{body}</main>
 <footer><p>{footer}</p></footer></body></html>
+"""
+
+
+_CELLS = """
+main{padding-top:28px;padding-bottom:40px}main img{max-width:100%;height:auto;border-radius:12px}
+.jp-RenderedSVG svg,.output_svg svg,.output_area>svg,main svg{max-width:100%;height:auto;border-radius:8px}
+.sit h4{margin:14px 0 4px;font-size:16px}.jp-OutputArea-output,.output_area{margin:10px 0;overflow-x:auto}
+.jp-RenderedText pre,.output_text pre{background:var(--card)}[data-mime-type*="stderr"] pre,.output_stderr pre{color:var(--warn)}
+"""
+
+
+def plain_page(title: str, body: str) -> str:
+    """A page around HTML that is whole already: an executed notebook.
+
+    Args:
+        title: of the page.
+        body: HTML; it may bring styles, but no script of it runs.
+    """
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<title>{escape(title)}</title><style>{_CSS}{_CELLS}</style></head>
+<body><main id="main">{body}</main></body></html>
 """

@@ -42,14 +42,14 @@ def pattern_card(pattern: Any) -> AnyChart:
     frame = frame.with_columns(
         (pl.col("support") / pl.col("of").clip(lower_bound=1)).alias("share"),
         pl.format("{} of {}", "support", "of").alias("holds"),
-        labels("text", 90),
+        labels("text", 110).str.replace_all("`", ""),
         pl.when(pl.col("kind") == "variance")
         .then(pl.lit(_VARIANCE))
         .otherwise(pl.lit("holds"))
         .alias("meaning"),
     )
     base = alt.Chart(data(frame)).encode(
-        y=alt.Y("text:N", sort=frame["text"].to_list(), title=None, axis=alt.Axis(labelLimit=520)),
+        y=alt.Y("text:N", sort=frame["text"].to_list(), title=None, axis=alt.Axis(labelLimit=620)),
         tooltip=["text:N", "kind:N", "holds:N"],
     )
     bars = base.mark_bar(height=12).encode(
