@@ -146,6 +146,13 @@ def level_of(word: object) -> str:
 
 def _time(kind: str, text: str, now: datetime | None) -> datetime | None:
     try:
+        if kind == "iso" and text[10] != "_":
+            try:
+                read = datetime.fromisoformat(text.replace(",", "."))
+            except ValueError:
+                read = None  # a space before the zone, nanoseconds, UTC in letters
+            if read is not None:
+                return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
         if kind in ("iso", "slash"):
             text = text.replace("/", "-").replace("_", " ").replace(",", ".").replace("UTC", "Z").strip()
             text = re.sub(r"\s+(?=Z|[+-]\d\d:?\d\d$)", "", text)
@@ -270,16 +277,17 @@ def parse_line(line: str, now: datetime | None = None) -> LogLine:
     line = line.rstrip("\r\n")
     if "\x1b" in line or (line.startswith("[") and "m" in line[:9]):
         line = _ANSI.sub("", line)
-    if line.startswith("{") and (parsed := _from_json(line, now)):
+    first = line[:1]
+    if first == "{" and (parsed := _from_json(line, now)):
         return parsed
-    if "=" in line and (parsed := _from_logfmt(line)):
-        return parsed
-    if glog := _GLOG.match(line):
+    if first in "IWEF" and (glog := _GLOG.match(line)):
         return LogLine(line[glog.end() :], _time("glog", glog[2], now), _LETTERS[glog[1]], glog[3], True)
-    if hpc := _HPC.match(line):
-        return LogLine(line[hpc.end() :], parse_time(int(hpc[1])), "", "", True)
     head = _TIME.match(line)
     if not head:
+        if first.isdigit() and (hpc := _HPC.match(line)):
+            return LogLine(line[hpc.end() :], parse_time(int(hpc[1])), "", "", True)
+        if "=" in line[:40] and (parsed := _from_logfmt(line)):
+            return parsed
         return _without_time(line)
     kind = head.lastgroup or ""
     when = _time(kind, head[kind], now)
