@@ -130,6 +130,11 @@ def plan_upsert(
     return change
 
 
+def _by_occurrence(memory: Memory) -> bool:
+    """Whether a memory is seen as often as its evidence has ids; of other kinds, each telling counts once."""
+    return memory.category is Category.OPERATIONAL_EVENT
+
+
 def _first(memory: Memory, now: datetime, run_id: str) -> Row:
     keys = occurrences(memory.evidence)
     evidence = memory.evidence
@@ -138,7 +143,7 @@ def _first(memory: Memory, now: datetime, run_id: str) -> Row:
     row = memory.model_copy(
         update={
             "evidence": evidence,
-            "seen_count": max(memory.seen_count, 1),
+            "seen_count": max(memory.seen_count, len(keys) if _by_occurrence(memory) else 1),
             "first_seen": memory.first_seen or memory.last_seen or now,
             "last_seen": memory.last_seen or memory.first_seen or now,
             "created_at": now,
@@ -164,8 +169,7 @@ def _again(
     update: dict[str, Any] = {}
     gained = 0
     if news:
-        # A writer that counts more than it names (bounded evidence) is believed for its first telling alone.
-        gained = len(news)
+        gained = len(news) if _by_occurrence(memory) else memory.seen_count
     elif not memory.evidence and memory.origin is not Origin.DIRECTIVE and row.status is not Status.RETIRED:
         gained = memory.seen_count
     if gained:

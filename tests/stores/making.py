@@ -19,7 +19,7 @@ def event(number: int, occurrences: int = 1, scope: str = "agent:ops", **fields:
     )
 
 
-def fact(value: str, evidence: str = "turn-1", **fields: Any) -> Memory:
+def fact(value: str, evidence: str | tuple[str, ...] = "turn-1", **fields: Any) -> Memory:
     """A fact on one slot."""
     return Memory(
         **{
@@ -28,7 +28,7 @@ def fact(value: str, evidence: str = "turn-1", **fields: Any) -> Memory:
             "text": f"the project indents with {value}",
             "origin": "user-stated",
             "slot": "fact:indentation:style",
-            "evidence": (evidence,),
+            "evidence": (evidence,) if isinstance(evidence, str) else evidence,
             **fields,
         }
     )
