@@ -15,13 +15,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sitoolkit.error_texts import bare_message, call_error, error_message, error_template
 from sitoolkit.grouping import group_messages, merge_templates
 from sitoolkit.logevents import LogEvent, read_events
 from sitoolkit.logfiles import find_logs, open_part
-from sitoolkit.loglines import parse_line
 from sitoolkit.records import (
     ErrorSignature,
-    Outcome,
     Record,
     ToolInvocation,
     digest,
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 __all__ = [
     "SetAside",
     "SignatureScan",
-    "error_message",
-    "error_template",
     "group_messages",
     "scan_error_signatures",
     "signature_mapping",
@@ -85,47 +82,6 @@ class SignatureScan(Record):
     replaced: dict[str, str] = {}  # noqa: RUF012 - ids of earlier scans -> the id that stands for them now
     files: int = 0
     set_aside: tuple[SetAside, ...] = ()
-
-
-# ---------------------------------------------------------------- one message
-
-
-def error_message(text: str) -> LogEvent | None:
-    """The event that an error text describes: its message without time, level and logger, or its traceback.
-
-    >>> error_message("2026-01-02 03:04:05 ERROR app: Error: no such user").message
-    'no such user'
-    """
-    text = text.strip()
-    if not text:
-        return None
-    if "\n" not in text:
-        parsed = parse_line(text)
-        return LogEvent(_bare(parsed.message), parsed.level, parsed.time, parsed.logger, 1, text=text)
-    best: LogEvent | None = None
-    for event in read_events(text.splitlines()):
-        if event.exception:
-            return event
-        if best is None or (best.level not in ("error", "critical") and event.level in ("error", "critical")):
-            best = event
-    return best
-
-
-def _bare(message: str) -> str:
-    """A message may carry a level of its own behind the head of its line: `ERROR app: Error: x` is about x."""
-    for _ in range(2):
-        parsed = parse_line(message)
-        if not parsed.headed or parsed.time is not None or not parsed.message.strip():
-            break
-        message = parsed.message
-    return message.strip()
-
-
-def error_template(event: LogEvent) -> tuple[str, bool]:
-    """The template that signs an event, and whether likeness may merge it with others."""
-    if event.exception and event.frame:
-        return f"{event.exception} at {event.frame}", False
-    return mask_message(_bare(event.message) or event.message), True
 
 
 # ---------------------------------------------------------------- the scan
@@ -279,7 +235,7 @@ class _Reader:
     def _redacted(self, raw: str, merges: bool, event: LogEvent) -> tuple[str, str]:
         text = event.text or event.message
         example, _ = self.redactor.text(text[:8_000])
-        message, counts = self.redactor.text(_bare(event.message) or event.message)
+        message, counts = self.redactor.text(bare_message(event.message) or event.message)
         template = raw if not counts or not merges else mask_message(message)
         template, _ = self.redactor.text(template)
         return template, example
@@ -315,25 +271,6 @@ class _Reader:
             if call.id and len(tally.evidence) < 10:
                 tally.evidence.append(call.id)
         return list(found.values())
-
-
-def call_error(call: ToolInvocation) -> str:
-    """What a failed call said: its error, else its result's text, else how it ended."""
-    if call.error:
-        return call.error
-    if isinstance(call.result, str) and call.result.strip():
-        return call.result
-    if isinstance(call.result, dict):
-        for key in ("error", "message", "detail", "exception", "reason", "stderr", "traceback"):
-            value = call.result.get(key)
-            if isinstance(value, str) and value.strip():
-                return value
-            if isinstance(value, dict) and isinstance(value.get("message"), str):
-                return str(value["message"])
-    ended = (
-        "timed out" if call.outcome is Outcome.TIMEOUT else f"failed with {call.failure_mode or 'no message'}"
-    )
-    return f"{call.tool} {ended}"
 
 
 def _scan_file(path: Path, reader: _Reader, tail: int | None, aside: list[SetAside]) -> list[Tally]:
