@@ -1,11 +1,13 @@
 """Texts come in, an in-memory index goes out that says how much of a query each text covers, word by word.
 
 It is the full-text leg of recall: names in snake_case and camelCase, paths, codes, languages that are written without spaces.
-Cutting into terms is done by polars for a whole column at once; a query goes through the same expressions.
+A column of texts is cut into terms by polars, a single query by the same rules in plain Python; a test holds the two together.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,21 +16,39 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["LexicalIndex", "Query", "build_index", "parse_query", "terms_of"]
+__all__ = ["LexicalIndex", "Query", "build_index", "parse_query", "split_terms", "stem_word", "terms_of"]
 
-# Scripts written without spaces (and Hangul, whose particles stick to the word) are cut into pairs of characters.
-_PAIRED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-# A name as it is written: paths, hosts, versions, dotted and dashed names stay whole beside their parts.
-_NAME = r"[\p{L}\p{M}\p{N}_]+(?:[-./:\\@+=]+[\p{L}\p{M}\p{N}_]+)+|[\p{L}\p{M}\p{N}]*_[\p{L}\p{M}\p{N}_]*"
-_SPACELESS = (
-    ("\u0e00", "\u0eff"),
-    ("\u1000", "\u11ff"),
-    ("\u1780", "\u17ff"),
-    ("\u3040", "\uffdc"),
-    ("\U00020000", "\U0003ffff"),
+# Scripts written without spaces (and Hangul, whose particles stick to the word) are cut into pairs of characters: Thai, Lao,
+# Myanmar, Khmer, Kana, Han, Hangul. Ranges, not script names, so that both implementations mean the same.
+_PAIRED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
 )
+# A name as it is written: paths, hosts, versions, dotted and dashed names stay whole beside their parts. W: letter, mark,
+# digit or underscore. In the Python form a text is first turned into classes: U upper, l lower, o other letter, m mark,
+# n digit, _ itself, - a joining mark, space for the rest.
+_NAME = r"[\p{L}\p{M}\p{N}_]+(?:[-./:\\@+=]+[\p{L}\p{M}\p{N}_]+)+|[\p{L}\p{M}\p{N}]*_[\p{L}\p{M}\p{N}_]*"
+_NAME_CLASSES = re.compile(r"[Ulomn_]+(?:-+[Ulomn_]+)+|[Ulomn]*_[Ulomn_]*")
 _PART = r"[\p{L}\p{M}]+|\p{N}+"
+_PART_CLASSES = re.compile(r"[Ulom]+|n+")
 _MIXED = r"\p{L}[\p{L}\p{M}]*\p{N}[\p{L}\p{M}\p{N}]*|\p{N}+\p{L}[\p{L}\p{M}\p{N}]*"  # sha256, 5xx, v2
+_MIXED_CLASSES = re.compile(r"[Ulo][Ulom]*n[Ulomn]*|n+[Ulo][Ulomn]*")
+_CAMEL_CLASSES = re.compile(r"(?<=[ln])(?=U)|(?<=U)(?=Ul)")
+_RUN = re.compile(f"[{_PAIRED}]+")
+
+# Light, and English first: plural, -ing, -ed; enough for a leg that backs a vector. In order; each applies to what the last left.
+_STEMS = (
+    (r"^(.{3,})ies$", "${1}y"),
+    (r"^(.{2,}(?:s|x|z|ch|sh))es$", "${1}"),
+    (r"^(.{2,}[^su])s$", "${1}"),
+    (r"^(.{3,}?)(?:ing|ed)$", "${1}"),
+    (r"^(.{3,})e$", "${1}"),
+    (
+        r"^([^\x00-\x7f]{3,})[^\x00-\x7f]{2}$",
+        "${1}",
+    ),  # other alphabets: the last two letters, where inflection sits
+)
+_STEMS_COMPILED = tuple((re.compile(found), left.replace("${1}", r"\1")) for found, left in _STEMS)
 
 _STOP_WORDS = """
 a an the and or but if of to in on at by for from with as is are was were be been it its this that these those do does did how
@@ -39,6 +59,7 @@ doe thi thes thos ther her wher befor hav pleas
 _STOP = frozenset(_STOP_WORDS.split())
 _SYMBOL_WEIGHT = 1.0  # a name or code in the query counts this much of its rarity …
 _WORD_WEIGHT = 0.5  # … and a plain word this much: words have synonyms, which the vector leg knows
+_QUERY_TERMS = 200  # of a longer query the rest is left out
 
 
 def terms_of(column: pl.Expr) -> pl.Expr:
@@ -48,7 +69,7 @@ def terms_of(column: pl.Expr) -> pl.Expr:
     text = column.str.normalize("NFKC")
     split = (
         text.str.replace_all(r"([\p{Ll}\p{N}])(\p{Lu})", "${1} ${2}")
-        .str.replace_all(r"(\p{Lu}+)(\p{Lu}\p{Ll})", "${1} ${2}")
+        .str.replace_all(r"(\p{Lu})(\p{Lu}\p{Ll})", "${1} ${2}")
         .str.to_lowercase()
     )
     lower = text.str.to_lowercase()
@@ -66,16 +87,66 @@ def terms_of(column: pl.Expr) -> pl.Expr:
 
 
 def _stem(word: pl.Expr) -> pl.Expr:
-    # Light and English: plural, -ing, -ed; enough for a leg that backs a vector.
-    return (
-        word.str.normalize("NFKD")
-        .str.replace_all(r"\p{M}", "")
-        .str.replace(r"^(.{3,})ies$", "${1}y")
-        .str.replace(r"^(.{2,}(?:s|x|z|ch|sh))es$", "${1}")
-        .str.replace(r"^(.{2,}[^su])s$", "${1}")
-        .str.replace(r"^(.{3,}?)(?:ing|ed)$", "${1}")
-        .str.replace(r"^(.{3,})e$", "${1}")
-    )
+    word = word.str.normalize("NFKD").str.replace_all(r"\p{M}", "")
+    for found, left in _STEMS:
+        word = word.str.replace(found, left)
+    return word
+
+
+def split_terms(text: str) -> list[str]:
+    """The terms of one text, as `terms_of` gives them for a column; without the polars machinery it takes microseconds."""
+    text = unicodedata.normalize("NFKC", text)
+    pieces = _cut(_CAMEL_CLASSES, text)
+    split = _RUN.sub(" ", " ".join(pieces).lower())
+    lower = text.lower()
+    spaced = _RUN.sub(" ", lower)
+    classes = _classes(spaced)
+    terms = [stem_word(split[m.start() : m.end()]) for m in _PART_CLASSES.finditer(_classes(split))]
+    terms += ["=" + spaced[m.start() : m.end()].strip("_") for m in _NAME_CLASSES.finditer(classes)]
+    terms += ["=" + spaced[m.start() : m.end()] for m in _MIXED_CLASSES.finditer(classes)]
+    runs = _RUN.findall(lower)
+    terms += [run[place : place + 2] for run in runs for place in range(0, len(run) - 1, 2)]
+    terms += [run[place : place + 2] for run in runs for place in range(1, len(run) - 1, 2)]
+    return terms + ["'" + character for run in runs for character in run]
+
+
+def _cut(pattern: re.Pattern[str], text: str) -> list[str]:
+    places = [match.start() for match in pattern.finditer(_classes(text))]
+    return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
+
+
+class _ClassTable(dict[int, str]):
+    """Code point to class, filled as characters are met; `str.translate` reads it."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        category = unicodedata.category(character)
+        if character in "-./:\\@+=":
+            found = "-"
+        elif character == "_":
+            found = "_"
+        elif category[0] == "L":
+            found = {"Lu": "U", "Ll": "l"}.get(category, "o")
+        else:
+            found = {"M": "m", "N": "n"}.get(category[0], " ")
+        self[code] = found
+        return found
+
+
+_CLASS_TABLE = _ClassTable()
+
+
+def _classes(text: str) -> str:
+    return text.translate(_CLASS_TABLE)
+
+
+def stem_word(word: str) -> str:
+    """A lower-case word without its English ending and without accents."""
+    if not word.isascii():
+        word = "".join(c for c in unicodedata.normalize("NFKD", word) if unicodedata.category(c)[0] != "M")
+    for found, left in _STEMS_COMPILED:
+        word = found.sub(left, word, count=1)
+    return word
 
 
 @dataclass(frozen=True)
@@ -92,13 +163,10 @@ def parse_query(text: str) -> Query:
     >>> parse_query("why does HTTP 429 come").terms
     ('http', '429', 'com')
     """
-    import polars as pl
-
-    found = pl.DataFrame({"text": [text[:4_000]]}).select(terms_of(pl.col("text"))).to_series()[0].to_list()
-    terms = tuple(dict.fromkeys(term for term in found if term))
+    terms = tuple(term for term in dict.fromkeys(split_terms(text)) if term)
     kept = tuple(term for term in terms if _says_something(term)) or terms
     pairs = tuple(term for term in kept if not term.startswith("'"))
-    kept = pairs or kept  # single characters only where the query has no pair of them
+    kept = (pairs or kept)[:_QUERY_TERMS]  # single characters only where the query has no pair of them
     return Query(kept, tuple(_is_symbol(term) for term in kept))
 
 
@@ -108,17 +176,7 @@ def _says_something(term: str) -> bool:
 
 def _is_symbol(term: str) -> bool:
     # Names and codes have no synonyms. One or two digits are as a rule an amount, not a code.
-    return term.startswith("=") or (term.isdigit() and len(term) >= 3) or _is_pair(term)
-
-
-def _is_pair(term: str) -> bool:
-    return (
-        len(term) == 2 and not term.isascii() and not any(c.isascii() for c in term) and _spaceless(term[0])
-    )
-
-
-def _spaceless(character: str) -> bool:
-    return any(low <= character <= high for low, high in _SPACELESS)
+    return term.startswith("=") or (term.isdigit() and len(term) >= 3) or bool(_RUN.fullmatch(term))
 
 
 @dataclass(frozen=True)
@@ -191,11 +249,10 @@ def build_index(texts: pl.Series) -> LexicalIndex:
         .select(pl.col("row"), terms_of(pl.col("text")).alias("term"))
         .explode("term")
         .filter(pl.col("term").is_not_null())
-        .select("row", pl.col("term").hash(7).alias("code"))
         .unique()
-        .sort("code", "row")
         .collect()
     )
+    pairs = pairs.select("row", pairs.select("term").hash_rows(seed=7).alias("code")).sort("code", "row")
     codes = pairs["code"].to_numpy()
     starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.zeros(0, np.int64)
     return LexicalIndex(
@@ -209,4 +266,6 @@ def build_index(texts: pl.Series) -> LexicalIndex:
 def _hash(terms: tuple[str, ...]) -> list[int]:
     import polars as pl
 
-    return pl.Series("term", terms, dtype=pl.String).hash(7).to_list()
+    return (
+        pl.DataFrame({"term": terms}, schema={"term": pl.String}).hash_rows(seed=7).to_list() if terms else []
+    )

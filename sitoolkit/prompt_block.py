@@ -113,8 +113,10 @@ def fit(
     for place, item in enumerate(wanted):
         if len(chosen) == k:
             break
-        fitted = _cut(item, item_tokens)
-        need = estimate_tokens(fitted.line() + "\n")
+        fitted, need = item, estimate_tokens(item.line() + "\n")
+        if need > item_tokens:  # a line has more tokens than its text, so a line that fits needs no cut
+            fitted = _cut(item, item_tokens)
+            need = estimate_tokens(fitted.line() + "\n")
         if need > room and not chosen:
             frame = estimate_tokens(_with_text(item, "").line() + "\n")
             fitted = _cut(item, min(item_tokens, room - frame))

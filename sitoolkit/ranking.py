@@ -5,11 +5,13 @@ Pure functions over numpy arrays: no store, no model, no clock. docs/explanation
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sitoolkit.lexical import stem_word as _stem_word
 from sitoolkit.records import Category, Origin
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ __all__ = [
     "gate",
     "latin_share",
     "literals",
+    "says_the_same",
     "take_places",
 ]
 
@@ -81,7 +84,7 @@ def fuse(
 ) -> Relevance:
     """Fuse the two legs so that neither is thrown away.
 
-    The vector leg leads where its vectors are good: coverage enters squared, so that sharing a few words with the query,
+    The vector leg leads where its vectors are good: coverage enters cubed, so that sharing a few words with the query,
     as any near miss does, moves little, while covering all of it does. Where the full-text leg leads (weight 0.5 and above,
     as for feature hashing) it enters as it is. A row without a vector is judged by its words alone.
 
@@ -96,7 +99,7 @@ def fuse(
     import numpy as np
 
     weight = lexical_weight * trust + (1.0 - trust)
-    covered = words if weight >= 0.5 else words * words
+    covered = words if weight >= 0.5 else words**3
     vector = np.where(has_vector, np.maximum(cosine, 0.0), IMPUTED_COSINE * words * words)
     total = (1.0 - weight) * vector + weight * covered + SYMBOL_BONUS * symbols * symbols
     return Relevance(
@@ -173,14 +176,51 @@ def decay_factors(
     return np.where(exempt | np.isinf(half_lives), 1.0, factors).astype(np.float32)
 
 
-_LITERAL = re.compile(
-    r"\w*\d\w*|\w+_\w+|(?:[\w.-]*[/\\][\w./\\-]+)|\bnot\b|\bnever\b|n't\b|\bno\b", re.UNICODE
-)
+_LITERAL = re.compile(r"\w*\d\w*|\w+_\w+|[\w.-]*[/\\][\w./\\-]+", re.UNICODE)
+_DENIAL = re.compile(r"\b(?:not|never|no|cannot|without|avoid)\b|n't\b", re.IGNORECASE)
+_FILLER_WORDS = """
+a an the and or but if of to in on at by for from with as is are was be been it its this that these those then than so you we i
+they your our must should shall can could may might will would do does did always please use using make sure need needs when
+whenever before after not never no dont don t cannot without avoid
+"""
+_FILLER = frozenset(_FILLER_WORDS.split())
 
 
+@functools.lru_cache(maxsize=8192)
 def literals(text: str) -> frozenset[str]:
     """What may not differ between two texts that say the same: numbers, names, paths, and whether they deny."""
-    return frozenset(found.lower() for found in _LITERAL.findall(text))
+    found = {literal.lower() for literal in _LITERAL.findall(text)}
+    return frozenset(found | {"¬"} if _DENIAL.search(text) else found)
+
+
+@functools.lru_cache(maxsize=8192)
+def _content(text: str) -> tuple[str, ...]:
+    return tuple(_stem_word(word) for word in re.findall(r"\w+", text.lower()) if word not in _FILLER)
+
+
+def says_the_same(kept: str, dropped: str) -> bool:
+    """Whether `kept` can stand for `dropped`, given that the two lie close together.
+
+    Numbers, names, paths and denials have to agree. Then `dropped` may have no word that `kept` lacks (inflected and moved ones
+    count as there); or, where the sentence is built in another order, less than a quarter of such words. Other words in the
+    same places are a form filled in differently, not a repeat.
+
+    >>> says_the_same("take a dump before you roll back a migration", "before rolling back the migration, take a dump")
+    True
+    >>> says_the_same("rotate the keys of staging", "rotate the keys of production")
+    False
+    """
+    if literals(kept) != literals(dropped):
+        return False
+    first, second = _content(kept), _content(dropped)
+    there = set(first)
+    foreign = sum(word not in there for word in second)
+    if not foreign:
+        return True
+    if foreign >= len(second) / 4:
+        return False
+    shared = there & set(second)
+    return [word for word in first if word in shared] != [word for word in second if word in shared]
 
 
 def collapse(
@@ -195,33 +235,34 @@ def collapse(
     Two memories of one category are near-duplicates when their cosine reaches the embedder's threshold and their numbers,
     names and denials agree; `port 80` and `port 81` never are. Equal texts are, whatever their category.
     """
-    import numpy as np
-
-    kept: list[int] = []
     repeats: dict[int, int] = {}
     by_text: dict[str, int] = {}
-    said = [literals(text) for text in texts]
-    close = vectors @ vectors.T if len(texts) else np.zeros((0, 0), np.float32)
+    groups: dict[str, list[int]] = {}
     for place, text in enumerate(texts):
         folded = " ".join(text.casefold().split())
-        stands = by_text.get(folded)
-        if stands is None and has_vector[place]:
+        if folded in by_text:
+            repeats[place] = by_text[folded]
+            continue
+        by_text[folded] = place
+        if has_vector[place]:
+            groups.setdefault(categories[place], []).append(place)
+    for places in groups.values():
+        # A slot at a time: the products stay so small that no thread pool is woken for them.
+        close = vectors[places] @ vectors[places].T >= threshold
+        kept: list[int] = []
+        for row, place in enumerate(places):
             stands = next(
                 (
                     other
                     for other in kept
-                    if has_vector[other]
-                    and close[place, other] >= threshold
-                    and categories[place] == categories[other]
-                    and said[place] == said[other]
+                    if close[row, other] and says_the_same(texts[places[other]], texts[place])
                 ),
                 None,
             )
-        if stands is None:
-            kept.append(place)
-            by_text[folded] = place
-        else:
-            repeats[place] = stands
+            if stands is None:
+                kept.append(row)
+            else:
+                repeats[place] = places[stands]
     return repeats
 
 

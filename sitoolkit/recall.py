@@ -7,15 +7,16 @@ gate, score, collapse, places, budget, block, journal. The pure parts lie in `ra
 from __future__ import annotations
 
 import functools
+import logging
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sitoolkit import ranking
-from sitoolkit.errors import NotFoundError, ParameterError
+from sitoolkit.errors import ModelError, NotFoundError, ParameterError
 from sitoolkit.lexical import LexicalIndex, Query, build_index, parse_query
 from sitoolkit.prompt_block import Shown, clean, fit, inject, render, strip_recalled
 from sitoolkit.records import Category, Origin, Reader, Recall, RecallItem, Scope, digest, iso, parse_time
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
 
 __all__ = ["explain", "inject", "recall", "strip_recalled", "who_saw"]
 
+log = logging.getLogger(__name__)
+
 _QUERY_CHARS = 4_000  # of a longer question the end is searched: there it asks
 _POOL = 2_000  # rows that are scored exactly; chosen by relevance and the weights that do not age
-_PER_SLOT = 12  # candidates of a slot beyond k that may stand in for repeats and for what does not fit
+_PER_SLOT = 8  # candidates of a slot beyond k that may stand in for repeats and for what does not fit
 _VIEWS = 8  # reader views kept a store
 _VIEW_BYTES = 256_000_000  # above, a view gathers its rows for each query instead of keeping a copy
 _FAR = 2**62  # microseconds: never expires
@@ -62,6 +65,11 @@ class _Table:
     def ids(self) -> list[str]:
         """The ids, in the order of the rows."""
         return self.frame["id"].to_list()
+
+    @functools.cached_property
+    def shown(self) -> pl.DataFrame:
+        """The columns of a candidate, in the order that it takes them."""
+        return self.frame.select("id", "scope", "origin", "confidence", "base_weight", "text", "evidence")
 
     @functools.cached_property
     def words(self) -> LexicalIndex:
@@ -219,7 +227,13 @@ def recall(
         "passed_over": found.passed_over,
     }
     at = ws.clock()
-    entry = ws.journal.append("recall", record) if journal else f"preview_{digest(record)[:24]}"
+    # Written before the block is handed out, so a killed process loses no trace of what an agent was shown; the disk is not
+    # waited for, since that costs more than the search.
+    entry = (
+        ws.journal.append_entry("recall", record, fsync=False).id
+        if journal
+        else f"preview_{digest(record)[:24]}"
+    )
     return Recall(
         id=entry,
         reader=reader,
@@ -240,7 +254,7 @@ class _Found:
     items: tuple[RecallItem, ...]
     text: str
     reason: str | None
-    version: int
+    version: str
     embedder: str
     passed_over: list[dict[str, str]]
 
@@ -250,7 +264,7 @@ def _search(
 ) -> _Found:
     import numpy as np
 
-    embedder: Embedder = ws.embedder
+    embedder: Embedder = ws.memory.embedder_for_table()
     snapshot = ws.memory.snapshot()
     cache = _CACHES.setdefault(ws.memory, _Cache())
     if past:
@@ -340,12 +354,10 @@ def _relevance(
 ) -> tuple[ranking.Relevance, bool]:
     import numpy as np
 
-    from sitoolkit.models.embedders import has_vector
-
     vector = _query_vector(embedder, query)
-    found = bool(has_vector(vector[None, :])[0])
+    found = vector is not None
     matrix = table.matrix[view.rows] if view.matrix is None else view.matrix
-    cosine = (matrix @ vector).astype(np.float32) if found else np.zeros(len(view.rows), np.float32)
+    cosine = np.zeros(len(view.rows), np.float32) if vector is None else matrix @ vector
     words, symbols = table.words.coverage(_parsed(query), view.mask)
     weight = ws.settings.recall.lexical_weight
     weight = getattr(embedder, "lexical_weight", 0.15) if weight is None else weight
@@ -366,67 +378,80 @@ def _parsed(query: str) -> Query:
     return parse_query(query)
 
 
-def _query_vector(embedder: Embedder, query: str) -> NDArray[np.float32]:
+def _query_vector(embedder: Embedder, query: str) -> NDArray[np.float32] | None:
+    """The query's vector; `None` when it has none, or when the embedder's server is away: then the words alone are asked."""
+    from sitoolkit.models.embedders import has_vector
+
     key = (embedder.name, embedder.sha, query)
     vector = _QUERY_VECTORS.get(key)
     if vector is None:
-        vector = _QUERY_VECTORS[key] = embedder.embed([query], kind="query")[0]
+        try:
+            vector = embedder.embed([query], kind="query")[0]
+        except ModelError as fault:
+            log.warning(
+                "the embedder %s does not answer (%s); recall goes by words alone", embedder.name, fault
+            )
+            return None
+        _QUERY_VECTORS[key] = vector
         while len(_QUERY_VECTORS) > 512:
             _QUERY_VECTORS.popitem(last=False)
-    return vector
+    return vector if has_vector(vector[None, :])[0] else None
 
 
 # ---------------------------------------------------------------- scores
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(NamedTuple):
+    """A row that may get a place; plain values, since most of them do not."""
+
     row: int
     id: str
     category: Category
-    scope: Scope
-    origin: Origin
+    scope: str
+    origin: str
     confidence: float
+    base_weight: float
     text: str
-    evidence: tuple[str, ...]
-    parts: dict[str, float]
+    evidence: list[str] | None
+    relevance: float
+    decay: float
+    score: float
+    cosine: float
+    words: float
+    symbols: float
     age_days: float
 
-    @property
-    def relevance(self) -> float:
-        return self.parts["relevance"]
-
-    @property
-    def score(self) -> float:
-        return (
-            self.parts["relevance"]
-            * self.parts["base_weight"]
-            * self.parts["decay"]
-            * self.parts["confidence"]
-        )
-
     def shown(self) -> Shown:
-        return Shown(self.id, self.category, str(self.scope), str(self.origin), self.confidence, self.text)
+        return Shown(self.id, self.category, self.scope, self.origin, self.confidence, self.text)
 
     def item(self, rank: int, how: str, text: str, stands_for: Iterable[str]) -> RecallItem:
-        why = [how, f"cosine {self.parts['cosine']:.2f}", f"words {self.parts['words']:.2f}"]
-        why.append(f"last used {self.age_days:.0f} days ago")
+        why = [
+            how,
+            f"cosine {self.cosine:.2f}",
+            f"words {self.words:.2f}",
+            f"last used {self.age_days:.0f} days ago",
+        ]
         why += [f"stands also for {', '.join(stands_for)}"] if stands_for else []
         why += ["cut"] if text != self.text else []
+        parts = {name: round(getattr(self, name), 6) for name in _PARTS}
         return RecallItem(
             memory_id=self.id,
             category=self.category,
             slot=self.category.slot_name,
             rank=rank,
             score=round(self.score, 6),
-            parts=self.parts,
-            scope=self.scope,
-            origin=self.origin,
+            parts=parts,
+            scope=Scope(self.scope),
+            origin=Origin(self.origin),
             confidence=self.confidence,
             text=text,
-            evidence=self.evidence,
+            evidence=tuple(self.evidence or ()),
             why="; ".join(why),
         )
+
+
+# The score is the product of the first four; the rest is what the relevance was fused from.
+_PARTS = ("relevance", "base_weight", "decay", "confidence", "cosine", "words", "symbols")
 
 
 def _candidates(
@@ -470,36 +495,27 @@ def _candidates(
     for code in range(len(ranking.SLOT_ORDER)):
         chosen[order[categories[order] == code][: k + _PER_SLOT]] = True
     picked = order[chosen[order]]
-    columns = ["id", "category", "scope", "origin", "confidence", "base_weight", "text", "evidence"]
-    frame = table.frame[rows[picked]].select(columns)
-    out = []
-    for at, values in zip(picked.tolist(), frame.iter_rows(), strict=True):
-        memory_id, category, scope, origin, confidence, base_weight, text, evidence = values
-        place = int(places[at])
-        parts = {
-            "relevance": float(related[at]),
-            "base_weight": float(base_weight),
-            "decay": float(decay[at]),
-            "confidence": float(confidence),
-            "cosine": float(relevance.cosine[place]),
-            "words": float(relevance.words[place]),
-            "symbols": float(relevance.symbols[place]),
-        }
-        out.append(
-            _Candidate(
-                row=int(rows[at]),
-                id=memory_id,
-                category=Category(category),
-                scope=Scope(scope),
-                origin=Origin(origin),
-                confidence=float(confidence),
-                text=clean(text),
-                evidence=tuple(evidence or ()),
-                parts={name: round(value, 6) for name, value in parts.items()},
-                age_days=float(age[at]),
-            )
+    numbers = zip(
+        rows[picked].tolist(),
+        categories[picked].tolist(),
+        related[picked].tolist(),
+        decay[picked].tolist(),
+        score[picked].tolist(),
+        relevance.cosine[places[picked]].tolist(),
+        relevance.words[places[picked]].tolist(),
+        relevance.symbols[places[picked]].tolist(),
+        age[picked].tolist(),
+        strict=True,
+    )
+    return [
+        _Candidate(
+            row, id, ranking.SLOT_ORDER[category], scope, origin, confidence, base_weight, clean(text), evidence,
+            *legs,
         )
-    return out
+        for (row, category, *legs), (id, scope, origin, confidence, base_weight, text, evidence) in zip(
+            numbers, map(table.shown.row, rows[picked].tolist()), strict=True
+        )
+    ]  # fmt: skip
 
 
 # ---------------------------------------------------------------- the past
@@ -508,52 +524,19 @@ def _candidates(
 def _table_as_of(ws: Workspace, moment: datetime) -> _Table:
     """The rows that were active at a moment; their vectors are those that the store kept, else made again."""
     import numpy as np
-    import polars as pl
 
     from sitoolkit.models.embedders import has_vector
 
-    memories = ws.memory.rows(as_of=moment, status="active")
-    missing = [place for place, memory in enumerate(memories) if memory.vector is None]
-    matrix = np.zeros((len(memories), ws.embedder.dim), dtype=np.float32)
-    for place, memory in enumerate(memories):
-        if memory.vector is not None:
-            matrix[place] = memory.vector
+    frame = ws.memory.frame(status="active", as_of=moment)
+    ids = frame["id"].to_list()
+    kept = ws.memory.vectors(ids)
+    missing = [place for place, id in enumerate(ids) if id not in kept]
+    matrix = np.zeros((len(ids), ws.embedder.dim), dtype=np.float32)
+    for place, id in enumerate(ids):
+        if id in kept:
+            matrix[place] = kept[id]
     if missing:
-        matrix[missing] = ws.embedder.embed([memories[place].text for place in missing])
-    utc = pl.Datetime("us", "UTC")
-    frame = pl.DataFrame(
-        [
-            {
-                "id": m.id,
-                "category": str(m.category),
-                "scope": str(m.scope),
-                "text": m.text,
-                "tags": list(m.tags),
-                "origin": str(m.origin),
-                "confidence": m.confidence,
-                "base_weight": m.base_weight,
-                "last_seen": m.last_seen if m.last_seen is None or m.last_seen <= moment else m.created_at,
-                "created_at": m.created_at,
-                "expires_at": m.expires_at,
-                "evidence": list(m.evidence),
-            }
-            for m in sorted(memories, key=lambda m: m.id)
-        ],
-        schema={
-            "id": pl.String,
-            "category": pl.String,
-            "scope": pl.String,
-            "text": pl.String,
-            "tags": pl.List(pl.String),
-            "origin": pl.String,
-            "confidence": pl.Float64,
-            "base_weight": pl.Float64,
-            "last_seen": utc,
-            "created_at": utc,
-            "expires_at": utc,
-            "evidence": pl.List(pl.String),
-        },
-    )
+        matrix[missing] = ws.embedder.embed(frame["text"].gather(missing).to_list())
     return _tabulate(frame, matrix, has_vector(matrix))
 
 

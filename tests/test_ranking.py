@@ -17,6 +17,7 @@ from sitoolkit.ranking import (
     fuse,
     gate,
     latin_share,
+    says_the_same,
     take_places,
 )
 from sitoolkit.records import Category
@@ -213,3 +214,30 @@ def test_k_places_are_the_beginning_of_more_places(rows: list[tuple[Category, fl
     assert more[:k] == fewer
     assert len(fewer) == min(k, len(rows))
     assert len({place for place, _ in fewer}) == len(fewer)
+
+
+@pytest.mark.parametrize(
+    ("kept", "dropped", "same"),
+    [
+        (
+            "take a dump before you roll back a migration",
+            "before rolling back the migration, take a dump",
+            True,
+        ),
+        (
+            "Use retries with backoff when list_issues returns 429",
+            "When list_issues returns 429, retry with backoff",
+            True,
+        ),
+        ("restart the worker twice", "restart the worker", True),
+        ("restart the worker", "restart the worker twice", False),
+        ("rotate the keys of staging", "rotate the keys of production", False),
+        ("always retry", "never retry", False),
+        ("do not retry uploads", "never retry uploads", True),
+        ("port 80 is open", "port 81 is open", False),
+        ("call get_user first", "call get_users first", False),
+        ("read /etc/a.conf", "read /etc/b.conf", False),
+    ],
+)
+def test_what_can_stand_for_what(kept: str, dropped: str, same: bool) -> None:
+    assert says_the_same(kept, dropped) is same

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sitoolkit.tokens import cut_to_tokens, estimate_tokens
+from sitoolkit.tokens import _PIECE, _cost, _sum, cut_to_tokens, estimate_tokens
 
 TEXTS = [
     "register_service: mark the endpoint draining via update_service(status='draining') before maintenance",
@@ -52,3 +52,8 @@ def test_a_text_is_cut_between_words() -> None:
         "alpha beta",
         "alpha beta gamma",
     )
+
+
+@given(st.text(st.one_of(st.sampled_from("aB9 \t\n\r_-{\x00\x0b\x7f"), st.characters()), max_size=80))
+def test_the_quick_sum_is_the_sum_over_pieces(text: str) -> None:
+    assert _sum(text) == pytest.approx(sum(_cost(match) for match in _PIECE.finditer(text)))
