@@ -145,6 +145,8 @@ class _Chat:
             call = build.call("edit", {}, line=line)
             build.result(words, call=call, is_error=True, error=words, line=line, inline=True)
         elif running and self.asked:
+            self._tell()
+            self.speaker, self.line = "program", line
             self.running = build.call("run", {"command": running.group(1).strip()}, line=line)
         elif tokens:
             build.usage(

@@ -114,6 +114,17 @@ class _History:
                     self.build.call(tool, args, at=at, line=line, turn=turn)
                     for tool, args in _xml_calls(message.text)
                 ]
+                cut = _OPEN.search(_CALL.sub("", message.text))
+                if cut and not self.waiting:
+                    self.build.call(
+                        cut.group(1),
+                        {},
+                        at=at,
+                        line=line,
+                        turn=turn,
+                        ran=False,
+                        args_error="the call was cut off",
+                    )
             usage = record.get("metrics")
             if isinstance(usage, Mapping):
                 self.build.usage(None, **{**usage_of(usage.get("tokens")), **usage_of(usage)})

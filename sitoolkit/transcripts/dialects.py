@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
-    "CallPart", "Message", "ResultPart", "as_json", "find_messages", "read_message", "text_of", "usage_of",
+    "CallPart", "Message", "ResultPart", "as_json", "find_messages", "read_message", "text_of", "unquoted", "usage_of",
 ]  # fmt: skip
 
 _ROLES = {
@@ -79,6 +79,18 @@ def as_json(value: Any) -> Any:
                 return json.loads(text)
             except (ValueError, RecursionError):
                 return value
+    return value
+
+
+def unquoted(value: Any) -> Any:
+    """What a text holds that was written as JSON, once or twice over; quotes round a text are taken off."""
+    for _ in range(3):
+        if not isinstance(value, str) or value.strip()[:1] not in ('"', "{", "["):
+            return value
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
     return value
 
 
@@ -188,10 +200,10 @@ def _read_mapping(message: Message, value: Mapping[str, Any], depth: int) -> Non
         if isinstance(word, str) and word.lower().replace("_", "") in _ROLES:
             message.role = _ROLES[word.lower().replace("_", "")]
             break
-    if isinstance(value.get("name"), str) and message.role != "tool":
-        message.author = value["name"]
     if _read_item(message, value):
         return
+    if isinstance(value.get("name"), str) and message.role != "tool":
+        message.author = value["name"]
     content = _first(value, "content", "parts", "contents", "text")
     if message.role == "tool" and _result_message(message, value, content):
         return

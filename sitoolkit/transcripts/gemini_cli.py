@@ -164,7 +164,8 @@ def _call(build: SessionBuilder, call: Mapping[str, Any], turn: int, line: int) 
     made = build.call(
         str(call.get("name") or ""), call.get("args"), call_id=call.get("id"), at=None, line=line, turn=turn
     )
-    told: dict[str, Any] = {"call": made, "line": line, "at": at, "inline": True}
+    build.time(at)  # when the call was recorded, which is no duration
+    told: dict[str, Any] = {"call": made, "line": line, "inline": True}
     value = _response(call.get("result"))
     if value is None and call.get("resultDisplay") is not None:
         value = call["resultDisplay"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from sitoolkit.records import Session
 from sitoolkit.transcripts.base import Match
-from sitoolkit.transcripts.dialects import as_json
+from sitoolkit.transcripts.dialects import as_json, unquoted
 from sitoolkit.transcripts.otel_attributes import flat_attributes
 from sitoolkit.transcripts.source import Head, ReadReport, TranscriptFile
 from sitoolkit.transcripts.spans import Span, sessions_of
@@ -87,7 +87,7 @@ def _trace(
     trace_id = trace.get("id")
     root = Span(
         id=None, trace=trace_id if isinstance(trace_id, str) else None, kind="other", name=str(trace.get("name") or ""),
-        inputs=as_json(as_json(trace.get("input"))), outputs=as_json(as_json(trace.get("output"))), line=line,
+        inputs=unquoted(trace.get("input")), outputs=unquoted(trace.get("output")), line=line,
     )  # fmt: skip
     for span in spans:
         span.trace = span.trace or root.trace
@@ -131,7 +131,7 @@ def _span(observation: Mapping[str, Any], line: int) -> Span:
         inputs=observation.get("input"), outputs=observation.get("output"), model=_text(observation.get("model")),
         usage=amounts or None, tool=_text(attributes.get("gen_ai.tool.name") or attributes.get("tool.name")),
         call_id=_text(attributes.get("gen_ai.tool.call.id") or attributes.get("ai.toolCall.id")),
-        agent=_text(observation.get("name")) if kind == "agent" else None, line=line,
+        agent=_text(observation.get("name")) if observation.get("type") == "AGENT" else None, line=line,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sitoolkit.records import Session
 from sitoolkit.transcripts.base import Match
-from sitoolkit.transcripts.dialects import as_json
+from sitoolkit.transcripts.dialects import as_json, unquoted
 from sitoolkit.transcripts.otel_attributes import flat_attributes, span_of
 from sitoolkit.transcripts.source import Head, ReadReport, TranscriptFile
 from sitoolkit.transcripts.spans import Span, sessions_of
@@ -93,8 +93,8 @@ def _trace(
         report.put_aside(source.file, line, "a trace without spans")
         return
     state = info.get("state", info.get("status"))
-    root = Span(trace=trace_id if isinstance(trace_id, str) else None, inputs=as_json(data.get("request")),
-                outputs=as_json(data.get("response")), failed=state == "ERROR", line=line)  # fmt: skip
+    root = Span(trace=trace_id if isinstance(trace_id, str) else None, inputs=unquoted(data.get("request")),
+                outputs=unquoted(data.get("response")), failed=state == "ERROR", line=line)  # fmt: skip
     yield from sessions_of([*made, root], source, report, NAME, notes=notes)
 
 
@@ -102,7 +102,9 @@ def _span(raw: Mapping[str, Any], line: int) -> Span:
     flat = flat_attributes(raw.get("attributes"))
     for key, value in flat.items():  # values are JSON texts, also those that are plain words
         if key.startswith("mlflow.") and isinstance(value, str) and value[:1] == '"' and value[-1:] == '"':
-            flat[key] = value[1:-1] if "\\" not in value else _unquoted(value)
+            flat[key] = unquoted(value)
+        elif key.startswith("mlflow.") and value == "null":
+            flat[key] = None
     events = raw["events"] if isinstance(raw.get("events"), list) else ()
     span = span_of(flat, name=str(raw.get("name") or ""), events=events, declared_kind=raw.get("span_type"))
     context = raw["context"] if isinstance(raw.get("context"), Mapping) else {}
@@ -119,11 +121,6 @@ def _span(raw: Mapping[str, Any], line: int) -> Span:
         span.failed = True
         span.error = _text(message) or span.error
     return span
-
-
-def _unquoted(text: str) -> str:
-    value = as_json(f"[{text}]")
-    return value[0] if isinstance(value, list) and value and isinstance(value[0], str) else text
 
 
 def _text(value: Any) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from sitoolkit.errors import TimeError
 from sitoolkit.records import Session, parse_time
-from sitoolkit.transcripts.dialects import CallPart, ResultPart, as_json, find_messages
+from sitoolkit.transcripts.dialects import CallPart, Message, ResultPart, as_json, find_messages, text_of
 from sitoolkit.transcripts.history import History, is_tool_definition, tell
 from sitoolkit.transcripts.pairing import SessionBuilder
 from sitoolkit.transcripts.source import ReadReport, TranscriptFile
@@ -124,7 +124,7 @@ def _tell(key: str | None, spans: list[Span]) -> Trace:
     roots = [span for span in spans if not span.parent or span.parent not in ids]
     trace.failed = any(root.failed for root in roots)
     trace.error = next((root.error for root in roots if root.failed and root.error), None)
-    trace.agent = next((span.agent for span in roots + spans if span.agent), None)
+    trace.agent = _agent_of(spans, roots)
     outer = _outer_models(spans)
     far = float("inf")
     for span in sorted(
@@ -136,6 +136,19 @@ def _tell(key: str | None, spans: list[Span]) -> Trace:
             _tool_run(trace.history, span)
     _without_model_calls(trace, roots)
     return trace
+
+
+def _agent_of(spans: list[Span], roots: list[Span]) -> str | None:
+    """The agent nearest above the first model call, else the outermost."""
+    by_id = {span.id: span for span in spans if span.id}
+    at = next((span for span in spans if span.kind == "llm"), None)
+    seen = set[int]()
+    while at is not None and id(at) not in seen:
+        if at.agent:
+            return at.agent
+        seen.add(id(at))
+        at = by_id.get(at.parent or "")
+    return next((span.agent for span in roots + spans if span.agent), None)
 
 
 def _outer_models(spans: list[Span]) -> set[int]:
@@ -194,6 +207,7 @@ def _unwrapped(value: Any) -> Any:
             return args if args else {}
         if len(value) == 1:
             inner = as_json(next(iter(value.values())))
+            inner = _python_dict(inner) if isinstance(inner, str) else inner
             if next(iter(value)) in (
                 "input",
                 "arguments",
@@ -270,6 +284,8 @@ def _without_model_calls(trace: Trace, roots: list[Span]) -> None:
         inputs = find_messages(root.inputs, "user")
         if not asked:
             count = len(history.entries)
+            if not inputs and root.inputs not in (None, "", {}, []):
+                inputs = [Message(role="user", text=text_of(root.inputs))]
             history.request(
                 [m for m in inputs if m.role in ("user", "system")], at=when(root.start), line=root.line
             )
@@ -277,6 +293,8 @@ def _without_model_calls(trace: Trace, roots: list[Span]) -> None:
             history.entries[:0] = fresh
         if not said:
             outputs = find_messages(root.outputs, "assistant")
+            if not outputs and root.outputs not in (None, "", {}, []):
+                outputs = [Message(role="assistant", text=text_of(root.outputs))]
             history.request(
                 [m for m in outputs if not is_tool_definition(m)], at=when(root.end), line=root.line
             )
