@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,22 +52,12 @@ def run_demo(ws: Workspace, data: Path | None = None) -> list[DemoStep]:
 def demo_steps(ws: Workspace, data: Path | None = None) -> Iterator[DemoStep]:
     """The steps one after another, each as soon as it is done."""
     transcripts = data or shipped("data") / "transcripts"
-    steps: tuple[Callable[[Workspace, Path], DemoStep | None], ...] = (
-        _guides,
-        _capture,
-        _corrections,
-        _distill,
-        _friction,
-        _lessons,
-        _recall,
-        _decay,
-        _report,
-    )
-    for step in steps:
+    for module, step in _STEPS:
+        if find_spec(module) is None:
+            continue  # a build without this verb
         started = time.monotonic()
         done = step(ws, transcripts)
-        if done is not None:
-            yield done.model_copy(update={"seconds": round(time.monotonic() - started, 2)})
+        yield done.model_copy(update={"seconds": round(time.monotonic() - started, 2)})
 
 
 def _cut(text: str, width: int = 150) -> str:
@@ -184,8 +175,21 @@ def _decay(ws: Workspace, transcripts: Path) -> DemoStep:
     return DemoStep(verb="decay", title="What would fade", lines=tuple(lines), result=shown)
 
 
-def _report(ws: Workspace, transcripts: Path) -> DemoStep | None:
+def _report(ws: Workspace, transcripts: Path) -> DemoStep:
     from sitoolkit.views.report import write_report
 
     path = write_report(ws)
     return DemoStep(verb="report", title="The report", lines=(str(path),), result={"path": str(path)})
+
+
+_STEPS: tuple[tuple[str, Callable[[Workspace, Path], DemoStep]], ...] = (
+    ("sitoolkit.guides", _guides),
+    ("sitoolkit.loops.capture", _capture),
+    ("sitoolkit.loops.corrections", _corrections),
+    ("sitoolkit.loops.distill", _distill),
+    ("sitoolkit.loops.friction", _friction),
+    ("sitoolkit.loops.lessons", _lessons),
+    ("sitoolkit.recall", _recall),
+    ("sitoolkit.loops.decay", _decay),
+    ("sitoolkit.views.report", _report),
+)

@@ -226,13 +226,12 @@ def _shape(
         return []
     front, back = shapes.common_ends(distinct)
     shape = shapes.common_shape(distinct)
-    like = f", such as {code(distinct[0])}"
-    data: dict[str, Any] = {"arg": name}
+    data: dict[str, Any] = {"arg": name, "example": distinct[0]}
     if shape and tied and shape not in _TELLING:
         return []
     if shape:
         data |= {"shape": shape, "pattern": shapes.SHAPES[shape][0].pattern}
-        text = f"{code(name)}{when} is {shapes.SHAPES[shape][1]}{like}"
+        text = f"{code(name)}{when} is {shapes.SHAPES[shape][1]}"
         if shape in ("path", "url", "relative path") and len(front) > 1:
             data["prefix"] = front[: front.rindex("/") + 1] if "/" in front else front
             text += f", and begins with {code(data['prefix'])}"
@@ -242,7 +241,7 @@ def _shape(
     pattern = shapes.induced_pattern(distinct)
     if pattern:
         data |= {"shape": "pattern", "pattern": pattern}
-        text = f"{code(name)}{when} is built like {code(pattern)}{like}."
+        text = f"{code(name)}{when} is built like {code(pattern)}, such as {code(distinct[0])}."
         return [make_claim(tool, "shape", text, holders, count, data, ("shape", name))]
     if len(front) >= 3 or len(back) >= 3:
         ends = [f"begins with {code(front)}"] * (len(front) >= 3) + [f"ends with {code(back)}"] * (
