@@ -138,7 +138,7 @@ def _by_occurrence(memory: Memory) -> bool:
 def _first(memory: Memory, now: datetime, run_id: str) -> Row:
     keys = occurrences(memory.evidence)
     evidence = memory.evidence
-    if len(evidence) > EVIDENCE_KEPT:
+    if _by_occurrence(memory) or len(evidence) > EVIDENCE_KEPT:  # in one order, whichever was imported first
         evidence = tuple(sorted(set(evidence))[:EVIDENCE_KEPT])
     row = memory.model_copy(
         update={
