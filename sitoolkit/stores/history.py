@@ -317,6 +317,7 @@ def plan_undo(journal: Journal, run_id: str, *, cascade: bool = False) -> UndoPl
     if not any(run == run_id for _, run, _ in steps):
         raise NotFoundError(f"run {run_id!r} changed no memory; `sitoolkit runs list` shows runs")
     runs = {run_id}
+    built: dict[str, list[str]] = {}
     while True:
         first: dict[str, int] = {}
         for seq, run, ids in steps:
@@ -331,9 +332,10 @@ def plan_undo(journal: Journal, run_id: str, *, cascade: bool = False) -> UndoPl
                         later.setdefault(run, []).append(id)
         if not later:
             break
-        if not cascade:
-            raise StoreError(_built_on(run_id, later))
+        built |= later
         runs.update(later)
+    if built and not cascade:
+        raise StoreError(_built_on(run_id, built))
     state = State()
     restore: dict[str, tuple[Memory | None, bytes]] = {}
     order: list[str] = []

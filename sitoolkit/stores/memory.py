@@ -509,7 +509,7 @@ class MemoryStore:
         missing = [
             row.memory.text
             for row in change.after.values()
-            if row.vector is None and row.memory.text not in vectors and change.before[row.memory.id] is None
+            if row.vector is None and row.memory.text not in vectors
         ]
         if missing:
             vectors.update(self.embed(missing))

@@ -106,6 +106,8 @@ def plan_upsert(
         new: Row | None
         if old is None or (old.memory.reason or "").startswith(UNDONE):
             new = _first(memory, now, run_id)
+            if old is not None and old.memory.text == memory.text:
+                new = new._replace(vector=old.vector)
             result, reason = "written", None
             change.seen[memory.id] = list(memory.evidence)
         else:
