@@ -101,7 +101,7 @@ def add_message(
     if isinstance(legacy, dict) and not calls:
         build.call(legacy.get("name", ""), legacy.get("arguments"), at=at, line=line)
     if blocks is not None:
-        _blocks(build, blocks, at, line, restates=key is not None)
+        _blocks(build, blocks, at, line, turn=index if key is not None else None)
     if index is not None and (
         message.get("finish_reason") == "error"
         or message.get("stop_reason") == "error"
@@ -210,8 +210,11 @@ def said_of_ending(message: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _blocks(build: SessionBuilder, blocks: list[Any], at: Any, line: int | None, *, restates: bool) -> None:
-    """Tool blocks of an assistant message: calls, and results of tools that the server ran."""
+def _blocks(build: SessionBuilder, blocks: list[Any], at: Any, line: int | None, *, turn: int | None) -> None:
+    """Tool blocks of an assistant message: calls, and results of tools that the server ran.
+
+    With `turn`, the message comes in parts, and a call of that turn may be told again.
+    """
     for block in blocks:
         kind = block.get("type") if isinstance(block, dict) else None
         if kind in _USE:
@@ -221,7 +224,8 @@ def _blocks(build: SessionBuilder, blocks: list[Any], at: Any, line: int | None,
                 call_id=block.get("id"),
                 at=at,
                 line=line,
-                restates=restates,
+                turn=turn,
+                restates=turn is not None,
             )
         elif isinstance(kind, str) and kind.endswith("tool_result"):
             _result_block(build, block, at, line)
@@ -234,7 +238,8 @@ def _blocks(build: SessionBuilder, blocks: list[Any], at: Any, line: int | None,
                 call_id=block.get("id") or block.get("toolCallId"),
                 at=at,
                 line=line,
-                restates=restates,
+                turn=turn,
+                restates=turn is not None,
             )
 
 

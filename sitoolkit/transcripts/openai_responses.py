@@ -149,13 +149,14 @@ def _call(build: SessionBuilder, item: dict[str, Any], kind: str, at: Any, line:
         )
     if not tool:
         tool = kind.removesuffix("_call")
+    if build.waits_for(item.get("call_id")):  # ids do not repeat within a response: another one began
+        build.turn("assistant", at=at, line=line)
     call = build.call(
         str(tool),
         args,
         call_id=item.get("call_id") or item.get("id"),
         at=at,
         line=line,
-        restates=True,
         ran=item.get("status") not in ("incomplete", "in_progress") or "output" in item,
     )
     inline = _INLINE.get(kind)

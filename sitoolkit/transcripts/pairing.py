@@ -93,7 +93,11 @@ class SessionBuilder:
     def __init__(
         self, file: str, session_id: str, *, format: str, line: int | None = None, **fields: Any
     ) -> None:
-        self.file, self.format = file, format
+        self.file, self.format = (
+            file,
+            format,
+        )  # `file` may be set anew where a session spreads over several files
+        self._home = file
         self.fields: dict[str, Any] = dict(fields)
         self.session_id = session_id
         self.line = line
@@ -113,7 +117,7 @@ class SessionBuilder:
         self._last_at: datetime | None = None
         self._first_line: int | None = None
         self._in_order = True  # every call stands in the newest turn
-        self._sources: dict[int | None, Source] = {}
+        self._sources: dict[tuple[str, int | None], Source] = {}
 
     # ------------------------------------------------------------ what readers call
 
@@ -129,6 +133,10 @@ class SessionBuilder:
     @property
     def turns_seen(self) -> int:
         return len(self._turns)
+
+    def waits_for(self, call_id: object) -> bool:
+        """Is there a call with this id that has no result yet?"""
+        return bool(self._waiting.get(str(call_id)))
 
     def note(self, text: str) -> None:
         """Something that the reader had to assume; each text stands once in `Session.notes`."""
@@ -214,7 +222,8 @@ class SessionBuilder:
         """Add a call to the last assistant turn (or to `turn`). `args` may be an object or JSON text.
 
         Args:
-            restates: ids are unique in this format, so a call with a known id is the same call told again.
+            restates: ids are unique in this format (with `turn`: within that turn), so a call with a known id is the same
+                call told again.
             ran: false where the message that asked for it ended in an error before anything was run.
         """
         if not isinstance(args, dict):
@@ -226,7 +235,7 @@ class SessionBuilder:
         tool = tool if isinstance(tool, str) and tool else "unknown"
         if restates and call_id is not None and call_id in self._known:
             known = self._known[call_id]
-            if self._told_again(known, tool, args):
+            if (turn is None or known.turn == turn) and self._told_again(known, tool, args):
                 if known.values["started_at"] is None:
                     known.values["started_at"] = self.time(at)
                 known.values["ran"] = known.values["ran"] or ran
@@ -251,6 +260,8 @@ class SessionBuilder:
             "ran": ran,
             "line": line,
         }
+        if self.file is not self._home:
+            values["file"] = self.file
         if turn != len(self._turns) - 1:
             self._in_order = False
         call = _Call(call_id, turn, self._batch, values)
@@ -339,6 +350,8 @@ class SessionBuilder:
         values["paired_by"] = how
         values["guessed"] = guessed
         values["result_line"] = line
+        if self.file is not self._home:
+            values["result_file"] = self.file
         if duration_ms is not None:
             values["duration_ms"] = duration_ms
         if values["tool"] == "unknown" and tool:
@@ -469,7 +482,7 @@ class SessionBuilder:
             agent=agent,
             turns=tuple(turns),
             orphan_results=self.orphans,
-            source=self._source(self.line or self._first_line),
+            source=self._source(self.line or self._first_line, self._home),
         )
         if "started_at" not in values or values["started_at"] is None:
             values["started_at"] = self._first_at
@@ -539,17 +552,20 @@ class SessionBuilder:
                 "ran": told["ran"],
                 "abandoned": turn["abandoned"],
                 "turn": call.turn,
-                "source": self._source(told["line"]),
-                "result_source": self._source(told.get("result_line")) if call.answered else None,
+                "source": self._source(told["line"], told.get("file", self._home)),
+                "result_source": self._source(told.get("result_line"), told.get("result_file", self._home))
+                if call.answered
+                else None,
             },
         )
 
-    def _source(self, line: int | None) -> Source:
+    def _source(self, line: int | None, file: str | None = None) -> Source:
         """One `Source` a line: a conversation on one line has hundreds of records from it."""
-        source = self._sources.get(line)
+        key = (file or self.file, line)
+        source = self._sources.get(key)
         if source is None:
-            source = self._sources[line] = _whole(
-                Source, {"file": self.file, "line": line, "format": self.format}
+            source = self._sources[key] = _whole(
+                Source, {"file": key[0], "line": line, "format": self.format}
             )
         return source
 
