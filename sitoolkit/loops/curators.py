@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal
 
 from sitoolkit.prompt_block import strip_recalled
-from sitoolkit.ranking import literals
+from sitoolkit.ranking import says_the_same
 from sitoolkit.records import Category, Memory, Origin, Record, iso
 
 if TYPE_CHECKING:
@@ -263,18 +263,19 @@ def _merge_group(
     if len(group) < 2:
         return
     matrix = np.stack([vectors[memory.id] for memory in group])
-    said = [literals(memory.text) for memory in group]
     gone: set[int] = set()
     for start in range(0, len(group), 1_000):
         close = matrix[start : start + 1_000] @ matrix.T
         for row, other in zip(*np.nonzero(close >= threshold), strict=True):
             one, two = start + int(row), int(other)
-            if one >= two or one in gone or two in gone or said[one] != said[two]:
+            if one >= two or one in gone or two in gone:
                 continue
             kept, dropped = sorted(
                 (group[one], group[two]),
                 key=lambda m: (-m.confidence, -m.seen_count, m.first_seen or m.created_at, m.id),
             )
+            if not says_the_same(kept.text, dropped.text):
+                continue
             gone.add(one if dropped is group[one] else two)
             cosine = round(float(close[row, other]), 3)
             yield Action(

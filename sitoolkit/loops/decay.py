@@ -39,7 +39,7 @@ class DecayPlan(Record):
     proposed: tuple[Action, ...] = ()  # other proposals: merge, retire-memory
     untouched: int = 0  # rows that no curator had anything to say about
     failed: tuple[dict[str, str], ...] = ()  # curators that ended in an error, and were skipped
-    memory_version: int = 0
+    memory_version: str = ""
     hash: str = ""
 
     @property
