@@ -8,6 +8,8 @@ from __future__ import annotations
 import html
 from typing import Any
 
+from sitoolkit.views.html import visible
+
 __all__ = [
     "CATEGORIES",
     "OUTCOMES",
@@ -104,7 +106,7 @@ def chart_svg(chart: Any, *, adaptive: bool = False) -> str:
     spec = dict(chart if isinstance(chart, dict) else chart.to_dict())
     if adaptive:
         spec["config"] = theme_config(colours=_SENTINELS)["config"]
-    svg: str = vl_convert.vegalite_to_svg(spec)
+    svg: str = vl_convert.vegalite_to_svg(_drawable(spec))
     if adaptive:
         svg = (
             svg.replace(_SENTINELS["ink"] or "", "currentColor")
@@ -113,6 +115,15 @@ def chart_svg(chart: Any, *, adaptive: bool = False) -> str:
         )
     label = html.escape(_describe(spec), quote=True)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+
+
+def _drawable(node: Any) -> Any:
+    """The spec with hidden characters written out: one that XML does not know ends the process that draws."""
+    if isinstance(node, str):
+        return visible(node)
+    if isinstance(node, dict):
+        return {visible(key): _drawable(value) for key, value in node.items()}
+    return [_drawable(item) for item in node] if isinstance(node, list) else node
 
 
 def svg_bundle(spec: dict[str, Any], **metadata: Any) -> dict[str, str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sitoolkit.plain import as_plain
+from sitoolkit.views.html import visible
 
 if TYPE_CHECKING:
     import altair as alt
@@ -90,13 +90,7 @@ def _cast(column: pl.Expr, have: Any, want: Any) -> pl.Expr:
 
 def label(text: Any, limit: int = 48) -> str:
     """Text of any origin as a label: one line, bounded, with hidden and direction-changing characters shown."""
-    words = " ".join(str("" if text is None else text).split())
-    shown = "".join(
-        character
-        if unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co")
-        else f"\\u{ord(character):04x}"
-        for character in words[: limit * 4]
-    )
+    shown = visible(" ".join(str("" if text is None else text).split())[: limit * 4])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
@@ -127,9 +121,11 @@ def top(frame: pl.DataFrame, column: str, count: str, n: int) -> list[str]:
 
 
 def values(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """A small frame as the rows that a chart carries; times as ISO 8601 UTC."""
-    rows = as_plain(frame)
-    return list(rows)
+    """A small frame as the rows that a chart carries; times as ISO 8601 UTC, hidden characters written out."""
+    return [
+        {name: visible(value) if isinstance(value, str) else value for name, value in row.items()}
+        for row in as_plain(frame)
+    ]
 
 
 def data(frame: pl.DataFrame) -> Any:

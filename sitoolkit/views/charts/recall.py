@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sitoolkit.records import iso, parse_time
 from sitoolkit.views.charts._base import WIDTH, as_frame, data, finish, nothing_yet, scale
 from sitoolkit.views.theme import BLUE, CATEGORIES, GREY, ORANGE
 
@@ -27,30 +30,25 @@ def recall_overview(recalls: Any) -> AnyChart:
     """Which slots recalls filled day by day, how many tokens they took, and how often there was nothing to say.
 
     Args:
-        recalls: records or rows with `at, tokens, abstained` and either `items[{slot}]` or one number a slot.
+        recalls: records or rows with `at, tokens, abstained` and `items[{slot}]` or `slots` (names).
     """
     import altair as alt
     import polars as pl
 
-    from sitoolkit.plain import as_plain
-
-    rows = []
-    for plain in as_plain(recalls if recalls is not None else []) or []:
-        items = plain.get("items")
-        counted = {slot: sum(_slot_of(item) == slot for item in items) for slot in _SLOTS} if isinstance(items, list) else {
-            slot: plain.get(slot) or 0 for slot in _SLOTS
-        }  # fmt: skip
-        rows.append(
-            {
-                "at": plain.get("at"),
-                "tokens": plain.get("tokens"),
-                "abstained": bool(plain.get("abstained")),
-                **counted,
-            }
-        )
+    columns: dict[str, list[Any]] = {name: [] for name in ("at", "tokens", "abstained", *_SLOTS)}
+    for row in recalls.iter_rows(named=True) if isinstance(recalls, pl.DataFrame) else recalls or ():
+        record = row if isinstance(row, Mapping) else row.to_json()
+        filled = Counter(_slot_of(item) for item in record.get("slots") or record.get("items") or ())
+        columns["at"].append(iso(parse_time(record.get("at"))))
+        columns["tokens"].append(record.get("tokens"))
+        columns["abstained"].append(bool(record.get("abstained")))
+        for slot in _SLOTS:
+            columns[slot].append(filled[slot])
     frame = as_frame(
-        rows, {"at": "datetime", "tokens": "int", "abstained": "bool", **dict.fromkeys(_SLOTS, "int")}
+        pl.DataFrame(columns, strict=False),
+        {"at": "datetime", "tokens": "int", "abstained": "bool", **dict.fromkeys(_SLOTS, "int")},
     )
+    frame = frame.drop_nulls("at")
     if frame.is_empty():
         return nothing_yet("Recalls", 'ask something: sitoolkit recall "how do I register a service"')
     frame = frame.with_columns(pl.col("at").dt.truncate("1d").alias("day"))
@@ -107,7 +105,7 @@ def recall_overview(recalls: Any) -> AnyChart:
 
 
 def _slot_of(item: Any) -> str:
-    return str(item.get("slot") or "").split(":")[0] if isinstance(item, dict) else ""
+    return str(item.get("slot") or "") if isinstance(item, Mapping) else str(item)
 
 
 def never_recalled(memories: Any) -> AnyChart:
