@@ -26,7 +26,9 @@ CONFIDENCE = {"negation": 1.0, "tool_override": 0.9, "edit": 0.7, "rewrite": 0.7
 TEXT_CHARS = 4_000  # of the user's text in a signal
 _TARGET_CHARS = 300
 _SAID_CHARS = 20_000  # of what the agent said and did, for evidence
+_LEAD_CHARS = 24  # a phrase that begins later stands within a sentence about something else
 _ASKS = re.compile(r"\?[\s\"')*_`]*(?:$|\n)|\?[^?]{0,160}$")
+_ACTED = re.compile(r"\b(?:I|we|ich|wir)(?:'ve|'ll|'m| have| am| will| habe| werde)? \w+", re.IGNORECASE)
 _WORDS = re.compile(r"[\w./-]{2,}")
 _COMMON = frozenset(
     [
@@ -87,6 +89,7 @@ class _Before(NamedTuple):
 
     said: str  # the last text
     asked: bool
+    acted: bool  # it made a call, or tells of something that it did
     words: frozenset[str]  # of all texts and arguments, lower case
     calls: tuple[ToolInvocation, ...]
     codes: tuple[str, ...]
@@ -149,7 +152,8 @@ def _before(turns: Sequence[Turn]) -> _Before | None:
     blocks = [block for turn in theirs[-3:] for _, _, block in code_blocks(turn.text)]
     codes = [value for call in calls[-6:] for value in _texts(call.args) if "\n" in value]
     asked = bool(_ASKS.search(said.rstrip()[-400:])) if not _acted_last(theirs) else False
-    return _Before(said, asked, frozenset(_WORDS.findall(material)), calls, (*codes, *blocks))
+    acted = bool(theirs[-1].calls) or bool(_ACTED.search(said[-600:]))
+    return _Before(said, asked, acted, frozenset(_WORDS.findall(material)), calls, (*codes, *blocks))
 
 
 def _acted_last(turns: Sequence[Turn]) -> bool:
@@ -241,6 +245,7 @@ def _negation(
                 match = _match(rule, words, start, clause)
                 if (
                     match
+                    and not _mere_not(table, match)
                     and not _yields(rule, table, words, clause, match, before)
                     and _has(rule, table, words, clause, match, before)
                 ):
@@ -279,6 +284,13 @@ def _match(rule: PhraseRule, words: str, start: int, clause: Clause) -> re.Match
     return None
 
 
+def _mere_not(table: PhraseTable, match: re.Match[str]) -> bool:
+    """Whether the `not` that was taken for "X, not Y" belongs to a verb: "it does not work"."""
+    aux = table.guards.get("aux")
+    wanted = match.groupdict().get("x")
+    return bool(aux and wanted and aux.search(wanted.strip()))
+
+
 def _yields(
     rule: PhraseRule, table: PhraseTable, words: str, clause: Clause, match: re.Match[str], before: _Before
 ) -> bool:
@@ -288,12 +300,18 @@ def _yields(
             if clause.question:
                 return True
         elif guard == "answer":
-            if before.asked:
+            if before.asked or _invites(table, before):
+                return True
+        elif guard == "pleased":
+            pattern = table.guards.get(guard)
+            if pattern and pattern.match(words, len(words) - len(words.lstrip())):
                 return True
         else:
             pattern = table.guards.get(guard)
             start = max(0, clause.sentence_start - 200) if guard == "self" else clause.sentence_start
             if pattern and pattern.search(words, start, clause.sentence_end):
+                if guard == "want" and before.acted:
+                    continue
                 return True
     return False
 
@@ -303,8 +321,8 @@ def _has(
 ) -> bool:
     """Whether what the rule needs is there."""
     for need in rule.needs:
-        leading = clause.first and match.start() - clause.sentence_start <= 24 and not before.asked
-        if need == "first" and not clause.first:
+        leading = _leading(table, words, clause, match, before)
+        if need == "leading" and not leading:
             return False
         unwanted = match.groupdict().get("y") or match.group()
         if need == "evidence" and not _evident(unwanted, before):
@@ -314,6 +332,25 @@ def _has(
         if need == "contrast" and not leading and not _mentioned(unwanted, before):
             return False
     return True
+
+
+def _invites(table: PhraseTable, before: _Before) -> bool:
+    """Whether the agent's last words offer a choice or ask for something without a question mark."""
+    asks = table.guards.get("asks")
+    return bool(asks and asks.search(before.said, max(0, len(before.said) - 300)))
+
+
+def _leading(table: PhraseTable, words: str, clause: Clause, match: re.Match[str], before: _Before) -> bool:
+    """Whether the message begins with the match, as an answer to what the agent did and not as a next task."""
+    if (
+        before.asked
+        or _invites(table, before)
+        or not clause.first
+        or match.start() - clause.sentence_start > _LEAD_CHARS
+    ):
+        return False
+    on = table.guards.get("next")
+    return not (on and on.match(words, clause.sentence_start, clause.sentence_end))
 
 
 def _evident(forbidden: str, before: _Before) -> bool:
@@ -333,11 +370,9 @@ def _evident(forbidden: str, before: _Before) -> bool:
     ):
         return True
     stem = words[0][: max(3, min(5, len(words[0]) - 1))]
-    did = any(
-        word.startswith(stem) and (word.endswith(("ed", "ing", "te", "te", "t", "n")) or word in args)
-        for word in before.words
-    )
-    return did and any(any(word[:5] == one[:5] for one in before.words) for word in objects)
+    said = set(_WORDS.findall(before.said.lower()[-2_000:])) | args
+    did = any(word.startswith(stem) for word in said)
+    return did and (not objects or any(any(word[:5] == one[:5] for one in before.words) for word in objects))
 
 
 def _mentioned(unwanted: str, before: _Before) -> bool:
@@ -345,7 +380,10 @@ def _mentioned(unwanted: str, before: _Before) -> bool:
     words = [word.lower().strip(".-/") for word in _WORDS.findall(unwanted)[:6]]
     telling = [word for word in words if word not in _COMMON] or words
     return bool(telling) and all(
-        any(word == one or (len(word) > 3 and word[:-1] in one) for one in before.words)
+        any(
+            word == one or (len(word) > 3 and one.startswith(word[: max(4, min(5, len(word) - 1))]))
+            for one in before.words
+        )
         for word in telling[:3]
     )
 

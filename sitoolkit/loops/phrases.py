@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 GROUP = "sitoolkit.phrases"
 PLACES = ("clause", "message", "anywhere")
-GUARDS = ("question", "answer", "self", "wish", "mine", "personal", "polite", "condition")
-NEEDS = ("evidence", "contrast", "first")
+GUARDS = ("question", "answer", "self", "wish", "mine", "personal", "polite", "condition", "pleased", "want")
+NEEDS = ("evidence", "contrast", "leading")
 _WORDLESS = (
     "self",
     "wish",
@@ -34,7 +34,13 @@ _WORDLESS = (
     "personal",
     "polite",
     "condition",
-)  # guards that are patterns of the table
+    "pleased",
+    "want",
+    "asks",
+    "next",
+    "aux",
+)
+_WITHIN = r"(?:[^,.;:!?\n]|[.:](?=\w))"  # `{w}` in a pattern: a character within a name or a phrase, as the dot of a.py
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ def phrase_table(values: Mapping[str, Any], came_from: str = "phrases") -> Phras
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
+    return re.compile(pattern.replace("{w}", _WITHIN), re.IGNORECASE)
 
 
 @lru_cache(maxsize=1)
