@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sitoolkit.prompt_block import strip_recalled
 from sitoolkit.ranking import says_the_same
-from sitoolkit.records import Category, Memory, Origin, Record, iso
+from sitoolkit.records import Category, Memory, Origin, Outcome, Record, iso
 
 if TYPE_CHECKING:
     import numpy as np
+    import polars as pl
     from numpy.typing import NDArray
 
     from sitoolkit.settings import DecaySettings
@@ -46,6 +47,7 @@ __all__ = [
 DEMOTED_SHARE = 0.5
 CITED_GAIN = 0.1
 CONFIDENCE_CAP = 0.95  # what was observed never counts as certain
+_ENOUGH_CALLS = 10  # on each side of a lesson; fewer tell nothing
 _MERGE_ROWS = 20_000  # a scope's rows of one category above which merge compares the newest alone
 
 
@@ -310,42 +312,50 @@ def harm(look: Look) -> Iterator[Action]:
     ]
     if not lessons:
         return
-    calls = _calls_by_tool(look, {str(m.payload["tool"]) for m in lessons})
+    calls = look.ws.telemetry.calls_frame(
+        until=look.now,
+        tools=sorted({str(memory.payload["tool"]) for memory in lessons}),
+        columns=["tool", "agent", "outcome", "failure_mode", "happened_at"],
+    )
     for memory in lessons:
-        mode = memory.payload.get("failure_mode") or memory.payload.get("mode")
-        before, after = [0, 0], [0, 0]
-        for at, agent, failed, failure_mode in calls.get(str(memory.payload["tool"]), ()):
-            if memory.scope.kind == "agent" and agent != memory.scope.name:
-                continue
-            side = before if at < memory.created_at else after  # type: ignore[operator]  # filtered above
-            side[1] += 1
-            side[0] += failed and (mode is None or failure_mode == mode)
-        if min(before[1], after[1]) < 10:
+        before, after = _failures_around(memory, calls)
+        if min(before[1], after[1]) < _ENOUGH_CALLS or wilson_lower(*after) <= wilson_upper(*before):
             continue
-        if wilson_lower(*after) > wilson_upper(*before):
-            yield Action(
-                curator="harm",
-                action="propose",
-                reason=f"{memory.payload['tool']} failed {before[0]} of {before[1]} calls before the lesson and {after[0]} of {after[1]} since",
-                proposal={
-                    "type": "retire-memory",
-                    "title": f"Retire a lesson on {memory.payload['tool']} that did not help",
-                    "description": memory.text,
-                    "evidence": list(memory.evidence),
-                    "payload": {"memory_id": memory.id},
-                    "base": {memory.id: memory.content_hash},
-                },
-                data={"before": before, "after": after},
-                **_about(memory),
-            )
+        tool = memory.payload["tool"]
+        yield Action(
+            curator="harm",
+            action="propose",
+            reason=f"{tool} failed {before[0]} of {before[1]} calls before the lesson and {after[0]} of {after[1]} since",
+            proposal={
+                "type": "retire-memory",
+                "title": f"Retire a lesson on {tool} that did not help",
+                "description": memory.text,
+                "evidence": list(memory.evidence),
+                "payload": {"memory_id": memory.id},
+                "base": {memory.id: memory.content_hash},
+            },
+            data={"before": list(before), "after": list(after)},
+            **_about(memory),
+        )
 
 
-def _calls_by_tool(look: Look, tools: set[str]) -> dict[str, list[tuple[datetime, str, bool, str | None]]]:
-    found: dict[str, list[tuple[datetime, str, bool, str | None]]] = defaultdict(list)
-    for call in look.ws.telemetry.invocations(until=look.now):
-        if call.tool in tools and call.started_at is not None:
-            found[call.tool].append((call.started_at, call.agent, call.failed, call.failure_mode))
-    return found
+def _failures_around(memory: Memory, calls: pl.DataFrame) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Failures and calls of a lesson's tool before and since the lesson, of its failure mode where it names one."""
+    import polars as pl
+
+    mode = memory.payload.get("failure_mode") or memory.payload.get("mode")
+    seen = calls.filter(pl.col("tool") == str(memory.payload["tool"]))
+    if memory.scope.kind == "agent":
+        seen = seen.filter(pl.col("agent") == memory.scope.name)
+    failed = pl.col("outcome").is_in([str(Outcome.FAILURE), str(Outcome.TIMEOUT)])
+    if mode:
+        failed &= pl.col("failure_mode").fill_null("") == str(mode)
+    sides = [
+        seen.filter(pl.col("happened_at") < memory.created_at),
+        seen.filter(pl.col("happened_at") >= memory.created_at),
+    ]
+    one, two = ((side.select(failed.sum()).item(), side.height) for side in sides)
+    return one, two
 
 
 _EMPTY = re.compile(
