@@ -369,9 +369,7 @@ def undo_change(
         memory, seen = plan.restore[id]
         row = present.get(id)
         if memory is not None:
-            embedded = row.memory.embed_model if row else None
-            restored = memory.model_copy(update={"embed_model": embedded})
-            change.put(row, Row(restored, seen, row.vector if row else None))
+            change.put(row, Row(memory, seen, row.vector if row else None))
             change.seen_as[id] = seen
         elif row is not None:
             gone = row.memory.model_copy(

@@ -124,7 +124,8 @@ class MemoryStore:
                 sound.append((len(items) - 1, named))
         superseded: list[str] = []
         if sound:
-            vectors = self._vectors_ahead([memory for _, memory in sound])
+            # Few texts are embedded under the lock; for many, others shall not wait.
+            vectors = self._vectors_ahead([memory for _, memory in sound]) if len(sound) > 64 else {}
             with self._writing("write memories"):
                 for start in range(0, len(sound), BATCH):
                     batch = sound[start : start + BATCH]
@@ -526,14 +527,13 @@ class MemoryStore:
 
     def _write(self, rows: Sequence[Row], rev: int, vectors: Mapping[str, NDArray[np.float32]]) -> None:
         info = self.table.info
-        ready = []
-        for row in rows:
-            vector = row.vector if row.vector is not None else vectors.get(row.memory.text)
-            memory = row.memory.model_copy(
-                update={"embed_model": info.embedder if vector is not None else None}
+        ready = [
+            row._replace(
+                rev=rev, vector=row.vector if row.vector is not None else vectors.get(row.memory.text)
             )
-            ready.append(Row(memory, row.seen, vector, rev))
-        self.table.merge(to_arrow(ready, arrow_schema(info.dim)))
+            for row in rows
+        ]
+        self.table.merge(to_arrow(ready, arrow_schema(info.dim), info.embedder))
 
     def recover(self) -> int:
         """Complete what a writer journaled and did not commit; gives the number of entries. Under the lock."""

@@ -128,17 +128,18 @@ def _note_place(store: MemoryStore, place: dict[str, Any]) -> None:
 # ---------------------------------------------------------------- a new table
 
 
-def _fill(store: MemoryStore, table: Any, dim: int, rows: Iterable[Row]) -> int:
+def _fill(store: MemoryStore, table: Any, embedder: Embedder, rows: Iterable[Row]) -> int:
+    schema = arrow_schema(embedder.dim)
     batch: list[Row] = []
     count = 0
     for row in rows:
         batch.append(row)
         if len(batch) == _BATCH:
-            store.table.merge(to_arrow(batch, arrow_schema(dim)), table=table)
+            store.table.merge(to_arrow(batch, schema, embedder.name), table=table)
             count += len(batch)
             batch = []
     if batch:
-        store.table.merge(to_arrow(batch, arrow_schema(dim)), table=table)
+        store.table.merge(to_arrow(batch, schema, embedder.name), table=table)
         count += len(batch)
     return count
 
@@ -161,13 +162,10 @@ def rebuild(store: MemoryStore) -> RebuildReport:
                 vectors = store.embed([state.memories[id].text for id in batch])
                 for id in batch:
                     memory = state.memories[id]
-                    vector = vectors.get(memory.text)
-                    named = memory.model_copy(
-                        update={"embed_model": embedder.name if vector is not None else None}
-                    )
-                    yield Row(named, pack(state.seen.get(id, set())), vector, state.revs[id])
+                    seen = pack(state.seen.get(id, set()))
+                    yield Row(memory, seen, vectors.get(memory.text), state.revs[id])
 
-        count = _fill(store, table, embedder.dim, rows())
+        count = _fill(store, table, embedder, rows())
         store.table.point_to(name)
         store.reset()
         lost = tuple(f"{fault.file}:{fault.line}: {fault.reason}" for fault in faults)
@@ -227,14 +225,8 @@ def _copy(store: MemoryStore, table: Any, embedder: Embedder) -> int:
     for start in range(0, len(left), _BATCH):
         rows = from_arrow(store.table.read(ids_filter("id", left[start : start + _BATCH])))
         vectors = store.embed([row.memory.text for row in rows], embedder)
-        new = []
-        for row in rows:
-            vector = vectors.get(row.memory.text)
-            memory = row.memory.model_copy(
-                update={"embed_model": embedder.name if vector is not None else None}
-            )
-            new.append(Row(memory, row.seen, vector, row.rev))
-        store.table.merge(to_arrow(new, arrow_schema(embedder.dim)), table=table)
+        new = [row._replace(vector=vectors.get(row.memory.text)) for row in rows]
+        store.table.merge(to_arrow(new, arrow_schema(embedder.dim), embedder.name), table=table)
     return len(left)
 
 
@@ -285,12 +277,9 @@ def migrate(store: MemoryStore) -> None:
             vector = row.vector if has[place] else None
             if vector is not None and not 0.5 < float(vector @ vector) < 2.0:
                 vector = None
-            memory = row.memory.model_copy(
-                update={"embed_model": info.embedder if vector is not None else None}
-            )
-            seen = row.seen or pack(occurrences(memory.evidence))
-            new.append(Row(memory, seen, vector, row.rev or known.get(memory.id) or rev))
-        store.table.merge(to_arrow(new, arrow_schema(info.dim)), table=table)
+            seen = row.seen or pack(occurrences(row.memory.evidence))
+            new.append(Row(row.memory, seen, vector, row.rev or known.get(row.memory.id) or rev))
+        store.table.merge(to_arrow(new, arrow_schema(info.dim), info.embedder), table=table)
     store.table.point_to(name)
     store.reset()
 

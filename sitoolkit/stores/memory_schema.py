@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sitoolkit.records import Memory, digest, iso
@@ -96,6 +97,7 @@ def slot_key(memory: Memory) -> str | None:
     return key_of("slot", memory.scope, memory.category, memory.slot) if memory.slot else None
 
 
+@lru_cache(maxsize=10_000)
 def scope_key(scope: str) -> str:
     """The key of a scope."""
     return key_of("scope", scope)
@@ -171,8 +173,8 @@ def blocked_reason(memory: Memory) -> str | None:
 # ---------------------------------------------------------------- to and from Arrow
 
 
-def to_arrow(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
-    """Rows as a table of that schema."""
+def to_arrow(rows: Sequence[Row], schema: pa.Schema, embedder: str = "") -> pa.Table:
+    """Rows as a table of that schema; those with a vector say which embedder made it."""
     import numpy as np
     import pyarrow as pa
 
@@ -181,13 +183,15 @@ def to_arrow(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
     columns: dict[str, Any] = {}
     for name in ("id", "text", "content_hash", *_NULLABLE):
         columns[name] = [getattr(memory, name) for memory in memories]
-    for name in ("category", "scope", "origin", "status"):
-        columns[name] = [str(getattr(memory, name)) for memory in memories]
+    for name in ("category", "origin", "status"):
+        columns[name] = [getattr(memory, name).value for memory in memories]
+    columns["scope"] = [str(memory.scope) for memory in memories]
     for name in (*_TIMES, "confidence", "base_weight", "seen_count"):
         columns[name] = [getattr(memory, name) for memory in memories]
     columns["payload"] = [json.dumps(memory.payload, ensure_ascii=True, default=str) for memory in memories]
     columns["tags"] = [list(memory.tags) for memory in memories]
     columns["evidence"] = [list(memory.evidence) for memory in memories]
+    columns["embed_model"] = [embedder if row.vector is not None else None for row in rows]
     columns["has_vector"] = [row.vector is not None for row in rows]
     columns["rev"] = [row.rev for row in rows]
     columns["seen"] = [row.seen for row in rows]
