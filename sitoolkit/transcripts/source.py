@@ -339,9 +339,7 @@ class TranscriptFile:
             raw.close()
             return gzip.open(self.path, "rb")  # type: ignore[return-value]
         if magic == b"\x28\xb5\x2f\xfd":
-            import zstandard
-
-            return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))
+            return io.BufferedReader(_Zstd(raw), _CHUNK)
         if magic[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and magic != b"\xff\xfe\x00\x00":
             return io.BufferedReader(_Recoded(raw))
         return raw
@@ -537,6 +535,7 @@ def _first_lines(data: bytes, cut: bool) -> list[Any] | None:
         lines.pop()
     values: list[Any] = []
     bad = 0
+    first_is_whole = False
     for line in lines[:200]:
         stripped = line.strip(b" \t\r\x00\x1e").removeprefix(codecs.BOM_UTF8)
         if not stripped:
@@ -550,12 +549,14 @@ def _first_lines(data: bytes, cut: bool) -> list[Any] | None:
             if bad > 3 + len(values):
                 return None
             continue
+        if not values and not bad:
+            first_is_whole = isinstance(value, dict | list)
         values.append(value)
         if len(values) >= 64:
             break
     if not any(isinstance(value, dict | list) for value in values):
         return None
-    return values if len(values) > bad else None
+    return values if len(values) > bad or first_is_whole else None
 
 
 def _looks_binary(data: bytes, text: str) -> bool:
@@ -585,6 +586,43 @@ class _Recoded(io.RawIOBase):
 
     def close(self) -> None:
         self._reader.stream.close()
+        super().close()
+
+
+class _Zstd(io.RawIOBase):
+    """A zstd file that says when it breaks off; frames may follow one another."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        import zstandard
+
+        self._raw = raw
+        self._start = zstandard.ZstdDecompressor().decompressobj
+        self._frame = self._start()
+        self._left = b""
+        self._begun = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            data = self._frame.unused_data if self._frame.eof else b""
+            data = data or self._raw.read(_CHUNK // 8)
+            if not data:
+                if self._begun and not self._frame.eof:
+                    raise EOFError("the compressed data ends within a frame")
+                return 0
+            if self._frame.eof:
+                self._frame = self._start()
+            self._begun = True
+            self._left = self._frame.decompress(data)
+        part = self._left[: len(buffer)]
+        self._left = self._left[len(part) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self._raw.close()
         super().close()
 
 
