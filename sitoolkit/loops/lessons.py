@@ -33,6 +33,7 @@ from sitoolkit.records import (
 )
 from sitoolkit.reflections import Skipped, living_reflections, write_reflections
 from sitoolkit.signatures import signature_id
+from sitoolkit.stores.newest import newest_call
 
 if TYPE_CHECKING:
     from sitoolkit.workspace import Workspace
@@ -232,13 +233,14 @@ def learn_from_failures(
         scope: `global` (the default) or `origin`, the scope whose agent's failures taught it.
         propose: put them before a person as guide drafts instead of writing them.
         dry_run: compute, write nothing.
-        now: end of the window; the workspace's clock by default.
+        now: end of the window; by default the newest call, so that old transcripts can be studied.
 
     Returns:
         Counts, the lessons written (or proposed), and the failures that nothing explains.
     """
     settings = ws.settings.lessons
-    end = (parse_time(now) if now is not None else None) or ws.clock()
+    written_at = ws.clock()
+    end = (parse_time(now) if now is not None else None) or newest_call(ws.telemetry) or written_at
     window = settings.hours if hours is None else hours
     most = settings.limit if limit is None else limit
     where = scope or settings.scope
@@ -254,7 +256,7 @@ def learn_from_failures(
         no_contrast=found.no_contrast,
     )
     by_id = {call.id: call for call in calls}
-    expires = end + timedelta(days=settings.ttl_days)
+    expires = written_at + timedelta(days=settings.ttl_days)
     with ws.run("lessons", hours=window, limit=most, scope=where, propose=propose, dry_run=dry_run) as run:
         worded, dropped = _worded(ws, chosen)
         placed = [
@@ -268,7 +270,7 @@ def learn_from_failures(
             return report.model_copy(
                 update={"lessons": tuple(placed), "proposals": ids, "claims_dropped": dropped}
             )
-        memories = [_memory(lesson, end) for lesson in placed]
+        memories = [_memory(lesson, written_at) for lesson in placed]
         written = write_reflections(ws, memories, run_id=run.id)
     by_slot = {(memory.scope, memory.slot): memory for memory in written.written}
     kept = [

@@ -29,6 +29,7 @@ from sitoolkit.records import (
     utc_now,
 )
 from sitoolkit.signatures import mask_message, signature_id
+from sitoolkit.stores.newest import newest_call
 from sitoolkit.stores.scans import KnownSignature, Place, ScanLog, Tally
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def scan_error_signatures(
         hours: length of the window; an event without any time counts when it is first read.
         tier: `small`, `medium` or `large`: 15, 30 or 60 signatures with examples of up to 800, 2,000 or 8,000 characters.
         calls: instead of the workspace's telemetry.
-        now: end of the window; the workspace's clock by default.
+        now: end of the window; by default the workspace's clock for logs and the newest call for telemetry.
         full: read whole files whatever was read before, and keep no offsets.
         max_signatures: instead of the tier's number.
         example_chars: instead of the tier's length.
@@ -148,9 +149,14 @@ def scan_error_signatures(
         for file in files:
             tallies += _scan_file(file, reader, None if full else (tail_bytes or defaults.tail_bytes), aside)
     if calls is None and ws is not None:
-        calls = ws.telemetry.invocations(since=since, until=end, outcomes=("failure", "timeout"))
-    tallies += reader.calls(calls or (), since, end)
-    tallies = [_clipped(tally, since) for tally in tallies if _within(tally, since, end)]
+        # Transcripts are often studied long after they were made: without `now` their window ends at the newest call.
+        last = end if now is not None else min(end, newest_call(ws.telemetry) or end)
+        begin = last - timedelta(hours=window)
+        calls = ws.telemetry.invocations(since=begin, until=last, outcomes=("failure", "timeout"))
+        called = reader.calls(calls, begin, last)
+    else:
+        called = reader.calls(calls or (), since, end)
+    tallies = [_clipped(tally, since) for tally in tallies if _within(tally, since, end)] + called
     groups = _grouped(tallies)
     known = state.known() if state is not None else {}
     shown = max_signatures if max_signatures is not None else most
