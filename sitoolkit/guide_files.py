@@ -24,7 +24,7 @@ SUFFIX = ".guide.yaml"
 _MAX_BYTES = 200_000
 _MAX_DEPTH = 12
 _MAX_BODY = 24_000  # characters; longer ones do not fit any prompt
-_INTENT = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
+_INTENT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,98}[A-Za-z0-9])?")  # snake_case by custom; never a path
 _KNOWN = {
     "schema_version", "intent", "agent", "keywords", "body", "scope", "tier", "source_tier", "priority", "related",
 }  # fmt: skip
@@ -95,8 +95,8 @@ def read_guide(path: Path, name: str = "") -> Guide:
     if unknown:
         raise GuideFileError(f"unknown field {unknown[0]!r}; known: {', '.join(sorted(_KNOWN))}")
     intent = _text(fields, "intent")
-    if not _INTENT.fullmatch(intent) or len(intent) > 80:
-        raise GuideFileError(f"intent {intent!r:.60} is not snake_case (a-z, 0-9, _; at most 80)")
+    if not _INTENT.fullmatch(intent):
+        raise GuideFileError(f"intent {intent!r:.60} is not a name (letters, digits, _ and -; at most 100)")
     agent = _text(fields, "agent")
     body = _text(fields, "body")
     if len(body) > _MAX_BODY:

@@ -241,8 +241,9 @@ def test_near_duplicates_of_one_scope_and_category_are_proposed_for_merging(ws: 
     )
     [action] = plan_decay(ws).proposed
     assert action.curator == "merge"
-    assert action.proposal["payload"] == {"keep": kept, "retire": dropped}
-    assert apply_decay(ws, plan_decay(ws)).proposals
+    assert action.proposal["payload"] == {"keep": kept, "drop": [dropped]}
+    [id] = apply_decay(ws, plan_decay(ws)).proposals
+    assert set(ws.proposals.get(id).base["memories"]) == {kept, dropped}
     assert ws.memory.get(dropped).status == Status.ACTIVE  # type: ignore[union-attr]
 
 

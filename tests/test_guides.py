@@ -99,8 +99,8 @@ BAD = {
         "body is missing",
     ),
     "no_agent": (GOOD.replace("agent: net\n", ""), "agent is missing"),
-    "bad_intent": (GOOD.replace("validate_plan", "../../etc/passwd"), "not snake_case"),
-    "camel": (GOOD.replace("validate_plan", "ValidatePlan"), "not snake_case"),
+    "bad_intent": (GOOD.replace("validate_plan", "../../etc/passwd"), "is not a name"),
+    "spaced": (GOOD.replace("validate_plan", "validate plan"), "is not a name"),
     "bad_tier": (
         "source_tier: king\n" + GOOD,
         "tier 'king' is not known; known: vendor, platform, team, user",

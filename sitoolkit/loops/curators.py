@@ -110,6 +110,11 @@ def _about(memory: Memory) -> dict[str, Any]:
     }
 
 
+def _base(*memories: Memory) -> dict[str, Any]:
+    # As the gate compares it: a row that changed since makes the proposal stale.
+    return {"memories": {memory.id: f"{memory.status}:{memory.content_hash}" for memory in memories}}
+
+
 def _days(span: timedelta) -> int:
     return int(span.total_seconds() // 86_400)
 
@@ -235,8 +240,12 @@ def _promote_scope(slot: str, held: list[Memory], agents: list[str]) -> Action:
             "title": f"Give every agent the lesson on {best.payload.get('tool') or slot}",
             "description": best.text,
             "evidence": sorted({id for memory in held for id in memory.evidence}),
-            "payload": {"memory_id": best.id, "from": [str(m.scope) for m in held], "to": "global"},
-            "base": {memory.id: memory.content_hash for memory in held},
+            "payload": {
+                "memory_id": best.id,
+                "from_scopes": [str(m.scope) for m in held],
+                "to_scope": "global",
+            },
+            "base": _base(*held),
         },
         data={"agents": agents},
         **_about(best),
@@ -289,8 +298,8 @@ def _merge_group(
                     "title": f"Keep one of two memories that say the same ({kept.category.slot_name})",
                     "description": f"Keep: {kept.text}\nDrop: {dropped.text}",
                     "evidence": sorted({*kept.evidence, *dropped.evidence}),
-                    "payload": {"keep": kept.id, "retire": dropped.id},
-                    "base": {kept.id: kept.content_hash, dropped.id: dropped.content_hash},
+                    "payload": {"keep": kept.id, "drop": [dropped.id]},
+                    "base": _base(kept, dropped),
                 },
                 data={"with": kept.id, "cosine": cosine},
                 **_about(dropped),
@@ -331,8 +340,8 @@ def harm(look: Look) -> Iterator[Action]:
                 "title": f"Retire a lesson on {tool} that did not help",
                 "description": memory.text,
                 "evidence": list(memory.evidence),
-                "payload": {"memory_id": memory.id},
-                "base": {memory.id: memory.content_hash},
+                "payload": {"memory_id": memory.id, "reason": "its tool fails more often since"},
+                "base": _base(memory),
             },
             data={"before": list(before), "after": list(after)},
             **_about(memory),
