@@ -31,6 +31,7 @@ __all__ = [
     "PLEA",
     "PROGRAM_MODES",
     "PROGRAM_TEXT",
+    "PROGRAM_TOOLS",
     "QUOTING_WORDS",
     "SHELL_ERROR",
     "SHELL_SIGNS",
@@ -190,7 +191,7 @@ MODES: tuple[tuple[str, FailureMode, str], ...] = (
      r"|(?:arguments?|parameters?|field|property|value|option)\b[^\n]{0,60}?(?:is |are |was )?(?:required|missing|invalid|not allowed|must|expected|undefined)|missing \d+ required|required (?:positional )?(?:argument|parameter|property|field)|field required|is (?:a )?required|takes \d+ positional"
      r"|inputvalidation|typeerror|valueerror|bad request|\b400\b|\b422\b|unprocessable|must (?:be|have|contain|not|specify|provide)|should be (?:an? )?\w+|expected (?:an? |type )?\w+|out of range|exceeds?|too (?:long|large|short|many|few|big)|does(?: not|n't) (?:match|add up)|do not match|not (?:an? )?(?:valid|integer|number|string)|invalid|usage:|did not match schema|no changes|identical|cannot be (?:used|applied|combined|empty|blank|null|none|negative)|not supported\. use|\binstead\b|multiple (?:matches|occurrences)|found \d+ matches|not unique|please fix your mistakes|please provide"),
     ("text:notfound", FailureMode.NOTFOUND,
-     r"not found|no such|does(?: not|n't) exist|do not exist|\bENOENT\b|\b404\b|\b410\b|could(?: not|n't) (?:be )?(?:find|found|locate)|can(?:not|'t) find|unable to (?:find|locate)|no (?:match(?:es|ing)?|results?|records?|rows?|module named|entry|file)\b|keyerror|modulenotfound|filenotfound|unknown (?:user|id|order|file|key|host|column|table|name)|undefined (?:name|variable)|is not defined|nonexistent|no longer exists|did not appear|not in (?:the )?(?:list|file|index|database)|cannot access"),
+     r"not found|no such|does(?: not|n't) exist|do not exist|\bENOENT\b|\b404\b|\b410\b|could(?: not|n't) (?:be )?(?:find|found|locate)|can(?:not|'t) find|(?:unable|failed) to (?:find|locate)|no (?:match(?:es|ing)?|results?|records?|rows?|module named|entry|file)\b|keyerror|modulenotfound|filenotfound|unknown (?:user|id|order|file|key|host|column|table|name)|undefined (?:name|variable)|is not defined|nonexistent|no longer exists|did not appear|not in (?:the )?(?:list|file|index|database)|cannot access"),
 )  # fmt: skip
 NOT_FOUND_FIRST = re.compile(
     r"not found|no such (?:file|directory|key|user|table|column)|does(?: not|n't) exist|\b404\b|ENOENT", re.I
@@ -226,12 +227,13 @@ HTTP_CODE = re.compile(
     re.I,
 )
 EXIT_MODES = {124: FailureMode.TIMEOUT, 126: FailureMode.PERM, 127: FailureMode.TOOL_GAP}
+PROGRAM_TOOLS = frozenset({"bash", "shell", "terminal", "powershell", "sh", "zsh", "console", "cmd"})
 PROGRAM_MODES = frozenset(
     {"text:timeout", "text:tool-gap", "text:network", "text:syntax"}
 )  # sure whatever else the output says
 PROGRAM_TEXT = (
     ("mode:text:perm", FailureMode.PERM, re.compile(r"permission denied|operation not permitted|access (?:is )?denied|\bEACCES\b|authentication failed|unauthori[sz]ed|read-only file", re.I)),
-    ("mode:text:notfound", FailureMode.NOTFOUND, re.compile(r"no such file|cannot access|not found|does not exist|cannot find|no module named|could not find|ENOENT|unknown revision|pathspec", re.I)),
+    ("mode:text:notfound", FailureMode.NOTFOUND, re.compile(r"no such file|cannot access|not found|does not exist|cannot find|no module named|(?:could not|failed to|unable to) (?:find|locate)|ENOENT|unknown revision|pathspec", re.I)),
     ("mode:text:conflict", FailureMode.CONFLICT, re.compile(r"merge conflict|already exists|non-fast-forward|is locked|would be overwritten|address already in use|conflict", re.I)),
     ("mode:text:args", FailureMode.ARGS, re.compile(r"^usage:|unrecogni[sz]ed (?:option|argument)|(?:invalid|unknown|illegal) (?:option|argument|flag)|missing (?:operand|argument|required)|the following arguments are required", re.I | re.M)),
 )  # fmt: skip

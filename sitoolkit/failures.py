@@ -42,6 +42,7 @@ from sitoolkit.failure_patterns import (
     PLEA,
     PROGRAM_MODES,
     PROGRAM_TEXT,
+    PROGRAM_TOOLS,
     QUOTING_WORDS,
     SHELL_ERROR,
     SHELL_SIGNS,
@@ -319,7 +320,9 @@ def classify_failure(
             http = HTTP_MODES.get(int(code.group(1) or code.group(2) or code.group(3)))
             if http:
                 return http.value
-    if exit_code is not None:  # the output of a program: a word in it is not what the program died of
+    if exit_code is not None or _runs_programs(
+        tool
+    ):  # the output of a program: a word in it is not what the program died of
         return _program_mode(window, off)
     first_line = window.lstrip().partition("\n")[0]
     for part in (first_line, window) if first_line != window else (window,):
@@ -512,6 +515,12 @@ def _by_text(text: str, tool: str, off: frozenset[str]) -> Verdict | None:
     ):
         return _failed(text, "text-plea", tool, None, None, off)
     return None
+
+
+@lru_cache(maxsize=4096)
+def _runs_programs(tool: str) -> bool:
+    """Does the tool run programs, so that its text is theirs?"""
+    return any(part.lower() in PROGRAM_TOOLS for part in NAME_PARTS.findall(tool))
 
 
 @lru_cache(maxsize=4096)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sitoolkit.errors import TranscriptError
-from sitoolkit.records import Session
+from sitoolkit.records import Session, canonical_json
 from sitoolkit.transcripts import gemini
 from sitoolkit.transcripts.base import (
     Head,
@@ -74,7 +74,9 @@ def read(source: TranscriptFile, report: ReadReport) -> Iterator[Session]:
         if "api.groq.com" in str((exchange.get("request") or {}).get("uri", "")):
             provider = "groq"
         messages = _said(provider, request)
-        chain = _continues(chains, provider, request, messages)
+        chain = _continues(chains, provider, request, messages) or _handed_over(
+            chains, provider, request, messages
+        )
         if chain is None:
             chain = _Chain(provider, line)
             chains.append(chain)
@@ -131,6 +133,33 @@ def _continues(
         if len(messages) > len(chain.messages) and chain.messages and _starts_with(messages, chain.messages):
             return chain
     return None
+
+
+def _handed_over(
+    chains: list[_Chain], provider: str, request: dict[str, Any], messages: list[Any]
+) -> _Chain | None:
+    """A conversation that went on with another provider: its request restates in other words what the first one said."""
+    if len(messages) < 3 or all(chain.provider == provider for chain in chains):
+        return None
+    said = _gist(_Chain(provider, 0, messages, request))
+    for chain in reversed(chains):
+        if chain.provider != provider:
+            before = _gist(chain)
+            if len(before) > 1 and said[: len(before)] == before:
+                chain.provider = provider
+                return chain
+    return None
+
+
+def _gist(chain: _Chain) -> list[tuple[str, str]]:
+    """Who said and called what, in words that do not depend on the provider."""
+    session = _session(TranscriptFile("gist"), ReadReport(), chain, None)
+    found: list[tuple[str, str]] = []
+    for turn in session.turns:
+        if turn.role in ("user", "assistant") and turn.text.strip():
+            found.append((turn.role, turn.text.strip()))
+        found += [(call.tool, canonical_json(call.args)) for call in turn.calls]
+    return found
 
 
 def _starts_with(messages: list[Any], earlier: list[Any]) -> bool:
