@@ -385,10 +385,8 @@ class _Known:
     """
 
     def __init__(self) -> None:
-        import numpy as np
-
-        self._ids: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
-        self._bodies: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._ids: NDArray[np.uint64] | None = None  # sorted; None: none yet
+        self._bodies: NDArray[np.uint64] | None = None
         self._new_ids: set[int] = set()
         self._new_bodies: set[int] = set()
         self._versions: dict[int, int] = {}  # of ids that were changed
@@ -433,10 +431,12 @@ class _Known:
         if len(self._new_ids) > 50_000:
             import numpy as np
 
-            self._ids = np.union1d(self._ids, np.fromiter(self._new_ids, np.uint64, len(self._new_ids)))
-            self._bodies = np.union1d(
-                self._bodies, np.fromiter(self._new_bodies, np.uint64, len(self._new_bodies))
-            )
+            def merged(old: NDArray[np.uint64] | None, new: set[int]) -> NDArray[np.uint64]:
+                fresh = np.fromiter(new, np.uint64, len(new))
+                return np.unique(fresh) if old is None else np.union1d(old, fresh)
+
+            self._ids = merged(self._ids, self._new_ids)
+            self._bodies = merged(self._bodies, self._new_bodies)
             self._new_ids, self._new_bodies = set(), set()
 
     def sort_out(self, records: Sequence[_New], stream: str) -> tuple[list[_New], Appended]:
@@ -495,10 +495,10 @@ def _hashes(texts: list[str]) -> list[int]:
     return hashed
 
 
-def _in(values: list[int], among: NDArray[np.uint64]) -> list[bool]:
+def _in(values: list[int], among: NDArray[np.uint64] | None) -> list[bool]:
     import numpy as np
 
-    if not len(among):
+    if among is None:
         return [False] * len(values)
     wanted = np.array(values, dtype=np.uint64)
     places = np.minimum(np.searchsorted(among, wanted), len(among) - 1)

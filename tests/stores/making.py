@@ -10,12 +10,14 @@ from sitoolkit.records import Memory, Source, ToolInvocation, digest
 def event(number: int, occurrences: int = 1, scope: str = "agent:ops", **fields: Any) -> Memory:
     """A precedent with so many occurrences."""
     return Memory(
-        category="operational_event",
-        scope=scope,
-        text=f"deploy(service=svc-{number}) succeeded in region {number % 7}",
-        origin="observed",
-        evidence=tuple(digest("event", number, one) for one in range(occurrences)),
-        **fields,
+        **{
+            "category": "operational_event",
+            "scope": scope,
+            "text": f"deploy(service=svc-{number}) succeeded in region {number % 7}",
+            "origin": "observed",
+            "evidence": tuple(digest("event", number, one) for one in range(occurrences)),
+            **fields,
+        }
     )
 
 
