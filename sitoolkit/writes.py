@@ -433,8 +433,8 @@ def succeeded(call: ToolInvocation) -> bool:
     return call.outcome is Outcome.SUCCESS and call.ran and not call.abandoned
 
 
-def _listed(tool: str, names: Iterable[str]) -> bool:
-    return any(tool == name or fnmatchcase(tool, name) for name in names)
+def _listed(tool: str, names: tuple[str, ...]) -> bool:
+    return bool(names) and any(tool == name or fnmatchcase(tool, name) for name in names)
 
 
 def _several_actions(tool: str) -> bool:
@@ -496,13 +496,14 @@ _SHELL_KEYS = ("command", "cmd", "script", "bash", "keystrokes", "code")
 _SQL_KEYS = ("sql", "query", "statement", "command", "q")
 _METHOD_KEYS = ("method", "http_method", "httpMethod", "verb", "request_method")
 _ACTION_KEYS = ("action", "operation", "op", "command", "mode")
+_TELLING = frozenset((*_SHELL_KEYS, *_SQL_KEYS, *_METHOD_KEYS, *_ACTION_KEYS))
 
 
 def _by_args(tool: str, args: Any) -> tuple[bool | None, str]:
     words = set(name_words(tool))
     if isinstance(args, str):
         args = {"command": args}
-    if not isinstance(args, Mapping):
+    if not isinstance(args, Mapping) or _TELLING.isdisjoint(args):
         return None, ""
     for key in _SQL_KEYS:
         value = args.get(key)

@@ -6,7 +6,7 @@ left out where chance explains it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from sitoolkit.claims.arguments import always_given, argument_claims, presence
 from sitoolkit.claims.contents import Content, evidence_of, flat, group_contents, occurrence
@@ -18,6 +18,7 @@ __all__ = [
     "CLAIM_ORDER",
     "Content",
     "Timeline",
+    "claims_of",
     "compute_claims",
     "evidence_of",
     "flat",
@@ -66,10 +67,30 @@ def compute_claims(
     tools = {call.tool for call in group}
     if len(tools) > 1:
         raise ValueError(f"claims are about one tool; these calls are of {', '.join(sorted(tools)[:5])}")
-    contents = group_contents(group)
+    if not tools:
+        return []
+    return claims_of(
+        tools.pop(),
+        group_contents(group),
+        lines,
+        min_samples=min_samples,
+        min_support=min_support,
+        max_claims=max_claims,
+    )
+
+
+def claims_of(
+    tool: str,
+    contents: Sequence[Content],
+    lines: Mapping[str, Timeline] | None = None,
+    *,
+    min_samples: int = 5,
+    min_support: float = 0.8,
+    max_claims: int = 24,
+) -> list[Claim]:
+    """The same for calls that `group_contents` has grouped already."""
     if len(contents) < min_samples:
         return []
-    tool = tools.pop()
     claims = always_given(tool, contents)
     claims += argument_claims(tool, contents, min_samples=min_samples, min_support=min_support)
     claims += presence(tool, contents, min_samples)

@@ -13,6 +13,7 @@ from sitoolkit.records import Claim, Outcome, ToolInvocation
 __all__ = ["Timeline", "preceded_by", "timelines"]
 
 WINDOW = 6  # how many calls back a preceding call may lie
+_BASE_SESSIONS = 1_000  # a rate over so many sessions is sure enough
 _EXCEPTIONS_Z = 3.0  # many tools are tried, so one with exceptions must stand out further
 LIFT = 0.1  # how far above the tool's usual share the lower bound must lie
 
@@ -64,26 +65,35 @@ def preceded_by(
         for call in content.calls
     }
     of = len(contents)
-    candidates = Counter(name for content in contents for name in _always(content, earlier))
-    if not candidates or of < min_samples:
+    if of < min_samples:
+        return []
+    common = [
+        frozenset.intersection(*(earlier[call.session_id, call.seq] for call in content.calls))
+        for content in contents
+    ]
+    candidates = {
+        name: support
+        for name, support in Counter(name for names in common for name in names).items()
+        if support / of >= min_support
+    }
+    if not candidates:
         return []
     base = _base_rates(tool, lines, {session for session, _ in earlier}, set(candidates))
     claims = []
     for name, support in sorted(candidates.items(), key=lambda pair: (-pair[1], pair[0])):
         bound = wilson_lower(support, of) if support == of else wilson_lower(support, of, z=_EXCEPTIONS_Z)
-        sessions = len({c.calls[0].session_id for c in contents if name in _always(c, earlier)})
-        if support / of < min_support or bound < 0.5 or bound <= base.get(name, 0.0) + LIFT or sessions < 2:
+        holds = [content for content, names in zip(contents, common, strict=True) if name in names]
+        if (
+            bound < 0.5
+            or bound <= base[name] + LIFT
+            or len({content.calls[0].session_id for content in holds}) < 2
+        ):
             continue
-        holds = [content for content in contents if name in _always(content, earlier)]
-        data = {"before": name, "window": WINDOW, "base_rate": round(base.get(name, 0.0), 3)}
+        data = {"before": name, "window": WINDOW, "base_rate": round(base[name], 3)}
         often = "always comes" if support == of else f"comes in {support} of {of} distinct calls"
         text = f"A successful {code(name)} {often} before {code(tool)}."
         claims.append(make_claim(tool, "preceded_by", text, holds, of, data, ("preceded_by", name)))
     return claims
-
-
-def _always(content: Content, earlier: Mapping[tuple[str, int], frozenset[str]]) -> frozenset[str]:
-    return frozenset.intersection(*(earlier[call.session_id, call.seq] for call in content.calls))
 
 
 def _base_rates(
@@ -96,7 +106,8 @@ def _base_rates(
     """
     seen: Counter[str] = Counter()
     total: Counter[str] = Counter()
-    for session in sorted(sessions):
+    chosen = sorted(sessions)
+    for session in chosen[:: max(1, len(chosen) // _BASE_SESSIONS)]:
         line = lines.get(session, ())
         for at, (_, name, _) in enumerate(line):
             recent = line[max(0, at - WINDOW) : at]

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from pydantic import Field
 
-from sitoolkit.claims import Timeline, compute_claims, evidence_of, group_contents, wilson_lower
+from sitoolkit.claims import Timeline, evidence_of, group_contents, wilson_lower
 from sitoolkit.records import (
     Category,
     Claim,
     Memory,
     Origin,
+    Outcome,
     Record,
     Scope,
+    Source,
     Status,
     ToolInvocation,
     digest,
@@ -145,8 +148,8 @@ def distill(
         contents = group_contents(group)
         if len(contents) < min_samples:
             continue
-        claims = compute_claims(
-            group, lines, min_samples=min_samples, min_support=min_support, max_claims=max_claims
+        claims = claims_of(
+            tool, contents, lines, min_samples=min_samples, min_support=min_support, max_claims=max_claims
         )
         if not claims:
             continue
@@ -256,27 +259,42 @@ def distill_patterns(
         return _write(ws, patterns, base, run_id=run.id)
 
 
+_COLUMNS = (
+    "id", "content_hash", "session_id", "seq", "tool", "args", "started_at", "is_write", "agent", "project", "team", "org", "ran",
+    "abandoned", "imported_at",
+)  # fmt: skip
+_NOWHERE = Source(file="")
+
+
 def _events(
     ws: Workspace, only: Scope | None
 ) -> tuple[list[ToolInvocation], dict[str, datetime], dict[str, list[tuple[int, str, bool]]]]:
-    """Successful write calls, when undated ones were imported, and the sessions around them."""
+    """Successful write calls, when undated ones were imported, and the sessions around them.
+
+    Results are left in the store: claims are about arguments and order, and results are most of the bytes.
+    """
     scopes = None if only is None else [only]
-    calls = [
-        call
-        for call in ws.telemetry.invocations(scopes=scopes, outcomes=["success"])
-        if is_precedent(call, ws.settings)
-    ]
+    calls: list[ToolInvocation] = []
     imported: dict[str, datetime] = {}
-    if any(call.started_at is None for call in calls):
-        undated = ws.telemetry.sql("select id, imported_at from calls where started_at is null")
-        imported = {row[0]: at for row in undated.iter_rows() if (at := parse_time(row[1]))}
-    lines: dict[str, list[tuple[int, str, bool]]] = {}
+    rows = ws.telemetry.calls_frame(columns=_COLUMNS, scopes=scopes, outcomes=[Outcome.SUCCESS.value])
+    for row in rows.iter_rows():
+        fields = dict(zip(_COLUMNS, row, strict=True))
+        at = fields.pop("imported_at")
+        fields["args"] = orjson.loads(fields["args"]) if fields["args"] else {}
+        started = fields["started_at"]
+        fields["started_at"] = started.astimezone(UTC) if started else None
+        # rows of our own store were validated when they were written
+        call = ToolInvocation.model_construct(outcome=Outcome.SUCCESS, source=_NOWHERE, **fields)
+        if is_precedent(call, ws.settings):
+            calls.append(call)
+            if started is None and at is not None:
+                imported[call.id] = at.astimezone(UTC)
+    lines: dict[str, list[tuple[int, str, bool]]] = {call.session_id: [] for call in calls}
     if calls:
-        sessions = {call.session_id for call in calls}
         frame = ws.telemetry.calls_frame(columns=["session_id", "seq", "tool", "outcome"], scopes=scopes)
         for session_id, seq, tool, outcome in frame.iter_rows():
-            if session_id in sessions:
-                lines.setdefault(session_id, []).append((seq, tool, outcome == "success"))
+            if session_id in lines:
+                lines[session_id].append((seq, tool, outcome == Outcome.SUCCESS.value))
         for line in lines.values():
             line.sort()
     return calls, imported, lines
