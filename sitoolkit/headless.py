@@ -90,6 +90,8 @@ def execute(
                 )
         except BaseException as error:  # noqa: BLE001 - carried to the caller's thread below
             box["error"] = error
+        finally:
+            _close_loop()
 
     with _log_to(log_file):
         thread = threading.Thread(target=work, name=f"papermill {notebook.stem}", daemon=True)
@@ -167,6 +169,14 @@ def _papermill(
             kernel_manager_class=OwnKernel,
             config=config,
         )
+
+
+def _close_loop() -> None:
+    """Jupyter makes an event loop for each thread and leaves it open with its sockets."""
+    from jupyter_core.utils import ensure_event_loop
+
+    with suppress(RuntimeError):  # one that still runs belongs to someone else
+        ensure_event_loop().close()
 
 
 def _end(thread: threading.Thread, kernels: list[Any]) -> None:
