@@ -162,6 +162,8 @@ def read_message(value: Any, default_role: str = "other") -> Message:
         _read_mapping(message, value, 0)
     elif isinstance(value, Sequence):
         _read_parts(message, value, 0)
+    if message.results and not message.calls:
+        message.role = "tool"
     if message.role == "other":
         message.role = (
             "tool"

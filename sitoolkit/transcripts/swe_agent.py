@@ -233,7 +233,7 @@ def _log(source: TranscriptFile, report: ReadReport) -> Iterator[Session]:
             for output in _list(record.get("outputs")):
                 if not isinstance(output, Mapping):
                     continue
-                message = {
+                answer = {
                     "role": "assistant",
                     "content": output.get("message"),
                     "tool_calls": output.get("tool_calls"),
