@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pydantic import Field
 
-from sitoolkit.claims import Timeline, evidence_of, group_contents, wilson_lower
+from sitoolkit.claims import Timeline, claims_of, evidence_of, group_contents, wilson_lower
 from sitoolkit.records import (
     Category,
     Claim,
