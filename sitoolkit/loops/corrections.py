@@ -1,402 +1,436 @@
-"""Comes in: a session. Goes out: the user turns in which the agent was corrected, each with what fired and where.
+"""Loop 2: sessions come in; the signals of users who corrected the agent and the facts that they stated go out, kept with their evidence.
 
-Four structural triggers over the last five turns (the seed's, with its faults mended): a negation (1.0), a tool call with other
-arguments (0.9), an edit of the agent's answer (0.7) and a rewrite of its code (0.7). A correction says that what the agent did or said
-is wrong, forbids it, or puts something else in its place. A user who changes their own mind, answers the agent's question with "no",
-or corrects a mistake of their own does not correct the agent: in customer service, a changed order is a new wish unless the user says
-that the agent got it wrong.
+`detect_corrections` finds the turns, `learn_facts` writes what they state as `learned_fact` memories. Which facts contradict each other
+is decided on slots (subject, aspect, value): what a user stated wins over what was inferred, and the newer statement over the older;
+the loser stays readable with the time in which it held. Where no slot is found both stay, and a person is asked.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-from sitoolkit.loops.overrides import Redone, code_blocks, edited, overridden, rewritten
-from sitoolkit.loops.phrases import PhraseRule, PhraseTable, load_phrases
-from sitoolkit.loops.utterances import Clause, clauses, is_injected, own_words
-from sitoolkit.prompt_block import strip_recalled
-from sitoolkit.records import CorrectionSignal, Session, ToolInvocation, Turn, digest
+from pydantic import Field
 
-__all__ = ["CONFIDENCE", "WINDOW", "detect_corrections", "turn_id"]
-
-WINDOW = 5  # [H] turns before the user's that a correction may be about
-CONFIDENCE = {"negation": 1.0, "tool_override": 0.9, "edit": 0.7, "rewrite": 0.7}  # [H]
-TEXT_CHARS = 4_000  # of the user's text in a signal
-_TARGET_CHARS = 300
-_SAID_CHARS = 20_000  # of what the agent said and did, for evidence
-_LEAD_CHARS = 24  # a phrase that begins later stands within a sentence about something else
-_ASKS = re.compile(r"\?[\s\"')*_`]*(?:$|\n)|\?[^?]{0,160}$")
-_ACTED = re.compile(r"\b(?:I|we|ich|wir)(?:'ve|'ll|'m| have| am| will| habe| werde)? \w+", re.IGNORECASE)
-_WORDS = re.compile(r"[\w./-]{2,}")
-_COMMON = frozenset(
-    [
-        "the",
-        "and",
-        "for",
-        "that",
-        "this",
-        "with",
-        "from",
-        "into",
-        "them",
-        "they",
-        "you",
-        "your",
-        "it",
-        "its",
-        "not",
-        "any",
-        "all",
-        "more",
-        "again",
-        "when",
-        "than",
-        "then",
-        "just",
-        "only",
-        "ever",
-        "same",
-        "such",
-        "like",
-        "das",
-        "die",
-        "der",
-        "den",
-        "dem",
-        "ein",
-        "eine",
-        "und",
-        "oder",
-        "mit",
-        "von",
-        "für",
-        "nicht",
-        "auch",
-        "noch",
-        "nur",
-        "hier",
-        "dort",
-        "sie",
-        "ist",
-    ]
+from sitoolkit.errors import NotFoundError, ParameterError
+from sitoolkit.loops.correction_signals import detect_corrections, signal_id, turn_id, without_recalled
+from sitoolkit.loops.facts import INFERRED, Fact, content_of, fact_of, fact_scope, word_overlap
+from sitoolkit.loops.phrases import PhraseTable
+from sitoolkit.models.wording import word_claims
+from sitoolkit.records import (
+    Category,
+    Claim,
+    CorrectionSignal,
+    Item,
+    Memory,
+    Origin,
+    Record,
+    Scope,
+    Session,
+    Status,
+    iso,
+    parse_time,
 )
+from sitoolkit.redaction import seal
+
+if TYPE_CHECKING:
+    from sitoolkit.workspace import Workspace
+
+__all__ = ["FactsReport", "detect_corrections", "learn_facts", "retract_fact", "signal_id", "turn_id"]
+
+_RESULTS = ("written", "repeated", "superseded", "unchanged", "blocked", "failed")
+_SAID_CHARS = 400  # of the user's words in a fact's payload
+_ALIKE = (
+    0.6  # share of telling words from which two statements without a slot are shown to a person as a pair
+)
+_SESSIONS = 2  # in how many sessions an override must recur before a fact is inferred from it
+_CONFIRMED = 0.5  # how much of the doubt a further occurrence of an inferred fact takes away
+_MOST_CONFIDENT = 0.95  # an inferred fact never reaches the 1.0 of a stated one
 
 
-class _Before(NamedTuple):
-    """What the agent said and did in the turns before."""
+class FactsReport(Record):
+    """What users corrected, and what became of what they stated."""
 
-    said: str  # the last text
-    asked: bool
-    acted: bool  # it made a call, or tells of something that it did
-    words: frozenset[str]  # of all texts and arguments, lower case
-    calls: tuple[ToolInvocation, ...]
-    codes: tuple[str, ...]
+    sessions: int = 0
+    signals: int = 0
+    new_signals: int = 0  # that telemetry did not hold
+    kinds: dict[str, int] = Field(default_factory=dict)
+    facts: dict[str, int] = Field(
+        default_factory=dict
+    )  # written, repeated, superseded, unchanged, blocked, failed
+    without_fact: int = 0  # signals that state nothing which would hold tomorrow
+    learned: tuple[dict[str, Any], ...] = ()  # id, text, scope, slot, origin, confidence, result, evidence
+    superseded: tuple[str, ...] = ()  # ids of facts that hold no longer
+    proposals: tuple[str, ...] = ()  # pairs that a person is asked about
+    redactions: dict[str, int] = Field(default_factory=dict)
+    problems: tuple[dict[str, str], ...] = ()
+    run_id: str = ""
 
 
-def detect_corrections(
-    session: Session, phrases: Sequence[PhraseTable] | None = None
-) -> list[CorrectionSignal]:
-    """The turns of a session in which the user corrects the agent.
+@dataclass
+class _Stated:
+    """A fact with the signal it comes from, in the order of the users' statements."""
 
-    >>> [(signal.turn, signal.kind, signal.wanted) for signal in detect_corrections(session)]
-    [(3, 'negation', 'tabs')]
+    fact: Fact
+    scope: Scope
+    evidence: tuple[str, ...]
+    at: datetime | None
+    said: str
+    session_id: str
+    turn: int
+
+
+@dataclass
+class _Standing:
+    """The facts that hold, as the next statement finds them."""
+
+    rows: dict[str, Memory] = field(default_factory=dict)  # id or content -> memory
+
+    def of(self, scope: Scope) -> list[Memory]:
+        return [row for row in self.rows.values() if row.scope == scope]
+
+
+def learn_facts(
+    ws: Workspace, sessions: Iterable[Session], *, phrases: Sequence[PhraseTable] | None = None
+) -> FactsReport:
+    """Find the corrections in sessions, keep them in telemetry, and write the facts they state.
+
+    >>> learn_facts(ws, read_sessions("transcripts/")).learned[0]["text"]
+    'Use tabs, not spaces.'
 
     Args:
-        session: sealed or not; signals quote the user's text as it stands there.
+        ws: the workspace.
+        sessions: sealed or not; the order does not matter, statements are taken in the order of their times.
         phrases: tables of phrases; those that ship and those of installed packages by default.
 
     Returns:
-        At most one signal of a kind for each turn, in order. `spans` are character offsets in the turn's text; `evidence` is the
-        turn's id (see `turn_id`) and, for an override, the id of the call.
+        What was found and what became of it; the same sessions again give `repeated` and `unchanged` alone.
+
+    Raises:
+        StoreLocked: another writer held the workspace too long.
+        StoreError: the disk is full or read-only.
     """
-    tables = load_phrases() if phrases is None else phrases
-    signals: list[CorrectionSignal] = []
-    turns = [turn for turn in session.turns if not turn.abandoned]
-    for position, turn in enumerate(turns):
-        if turn.role != "user" or not (turn.text.strip() or turn.calls) or is_injected(turn.text):
-            continue
-        before = _before(turns[:position])
-        if before is None:
-            continue  # a first message cannot correct
-        signals += _signals(session, turn, before, tables)
-    return signals
+    with ws.run("corrections") as run:
+        signals: list[CorrectionSignal] = []
+        redactions: Counter[str] = Counter()
+        seen = 0
+        for session in sessions:
+            seen += 1
+            sealed = seal(without_recalled(session), ws.redactor)
+            redactions.update(sealed.redactions)
+            signals += detect_corrections(sealed.session, phrases)
+        signals.sort(
+            key=lambda one: (
+                one.at is None,
+                one.at.timestamp() if one.at else 0.0,
+                one.session_id,
+                one.turn,
+                one.kind,
+            )
+        )
+        new = _keep_signals(ws, signals)
+        stated = [one for one in map(_stated, signals) if one is not None]
+        stated += _inferred(ws, {fact_scope(one) for one in signals if one.kind == "tool_override"})
+        return _write(ws, stated, run.id).model_copy(
+            update={
+                "sessions": seen,
+                "signals": len(signals),
+                "new_signals": new,
+                "kinds": dict(sorted(Counter(one.kind for one in signals).items())),
+                "without_fact": sum(_stated(one) is None for one in signals),
+                "redactions": dict(redactions),
+            }
+        )
 
 
-def turn_id(session: Session, turn: Turn) -> str:
-    """Id of a turn, as telemetry keeps it."""
-    return digest("turn", session.id, turn.index, turn.text)
+def _keep_signals(ws: Workspace, signals: Sequence[CorrectionSignal]) -> int:
+    """Append signals to telemetry and tell the plugins of those that are new; gives how many those are."""
+    from sitoolkit.plugins import call_hook
+
+    by_id = {signal_id(one): one for one in signals}
+    appended = ws.telemetry.append("signals", [{"id": id, **one.to_json()} for id, one in by_id.items()])
+    for id in appended.new_ids:
+        call_hook(ws, "on_correction_signal", by_id[id])
+    return appended.written
 
 
-def _before(turns: Sequence[Turn]) -> _Before | None:
-    """The agent's side of the last turns; `None` where the agent has not acted within them."""
-    recent: list[Turn] = []
-    users = 0
-    for turn in reversed(turns):
-        if turn.role == "user" and not is_injected(turn.text):
-            users += 1
-        recent.append(turn)
-        if users >= WINDOW or len(recent) >= 40 * WINDOW:
-            break
-    theirs = [
-        turn for turn in reversed(recent) if turn.role == "assistant" and (turn.text.strip() or turn.calls)
-    ]
-    if not theirs:
+def _stated(signal: CorrectionSignal) -> _Stated | None:
+    fact = fact_of(signal)
+    if fact is None:
         return None
-    said = next((turn.text for turn in reversed(theirs) if turn.text.strip()), "")
-    calls = tuple(call for turn in theirs for call in turn.calls)[-30:]
-    texts = [turn.text[:_SAID_CHARS] for turn in theirs[-8:]]
-    written = [value for call in calls[-12:] for value in _texts(call.args)]
-    material = " ".join([*texts, *written, *(call.tool for call in calls)])[: 3 * _SAID_CHARS].lower()
-    blocks = [block for turn in theirs[-3:] for _, _, block in code_blocks(turn.text)]
-    codes = [value for call in calls[-6:] for value in _texts(call.args) if "\n" in value]
-    asked = bool(_ASKS.search(said.rstrip()[-400:])) if not _acted_last(theirs) else False
-    acted = bool(theirs[-1].calls) or bool(_ACTED.search(said[-600:]))
-    return _Before(said, asked, acted, frozenset(_WORDS.findall(material)), calls, (*codes, *blocks))
-
-
-def _acted_last(turns: Sequence[Turn]) -> bool:
-    # the last thing the agent did was a call without a word: nothing was asked
-    return not turns[-1].text.strip()
-
-
-def _texts(value: object, depth: int = 0) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value[:_SAID_CHARS]
-    elif depth < 4 and isinstance(value, dict):
-        for item in list(value.values())[:30]:
-            yield from _texts(item, depth + 1)
-    elif depth < 4 and isinstance(value, list | tuple):
-        for item in value[:30]:
-            yield from _texts(item, depth + 1)
-
-
-def _signals(
-    session: Session, turn: Turn, before: _Before, tables: Sequence[PhraseTable]
-) -> Iterable[CorrectionSignal]:
-    text = strip_recalled(turn.text) if "recalled-memories" in turn.text.lower() else turn.text
-    if len(text) != len(turn.text) and not text.strip():
-        return
-    found = _negation(text, before, tables)
-    if found:
-        rule, spans, wanted, unwanted = found
-        yield _signal(session, turn, "negation", spans, rule, before.said[:_TARGET_CHARS], wanted, unwanted)
-    other = overridden(text, turn.calls, before.calls)
-    if other and other.call:
-        call = other.call
-        yield _signal(
-            session, turn, "tool_override", ((other.start, other.end),), "other-arguments", call.tool, other.wanted, other.unwanted,
-            (call.id,) if call.id else (),
-        )  # fmt: skip
-    redone = _redone(text, before)
-    if redone:
-        change, kind = redone
-        yield _signal(session, turn, kind, ((change.start, change.end),), f"{kind}-distance", change.target)
-
-
-def _redone(text: str, before: _Before) -> tuple[Redone, str] | None:
-    version = rewritten(text, before.codes)
-    if version:
-        return version
-    change = edited(text, before.said)
-    return (change, "edit") if change else None
-
-
-def _signal(
-    session: Session,
-    turn: Turn,
-    kind: str,
-    spans: Sequence[tuple[int, int]],
-    rule: str,
-    target: str,
-    wanted: str | None = None,
-    unwanted: str | None = None,
-    more: tuple[str, ...] = (),
-) -> CorrectionSignal:
-    return CorrectionSignal.model_validate(
-        {
-            "session_id": session.id, "turn": turn.index, "kind": kind, "confidence": CONFIDENCE[kind], "text": turn.text[:TEXT_CHARS],
-            "target": target or None, "evidence": (turn_id(session, turn), *more), "spans": tuple(spans), "wanted": wanted,
-            "unwanted": unwanted, "rule": rule, "agent": session.agent, "project": session.project, "at": turn.at or session.started_at,
-            "source": turn.source or session.source,
-        }
+    return _Stated(
+        fact, fact_scope(signal), (signal_id(signal),), signal.at, signal.text[:_SAID_CHARS], signal.session_id, signal.turn
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------- negation
-
-
-def _negation(
-    text: str, before: _Before, tables: Sequence[PhraseTable]
-) -> tuple[str, tuple[tuple[int, int], ...], str | None, str | None] | None:
-    """The first rule that fires, the spans it rests on, and X and Y where the user names them."""
-    words = own_words(text)
-    if not words.strip():
-        return None
-    places = list(clauses(words))[:60]
-    fired: list[tuple[str, tuple[int, int], str | None, str | None]] = []
-    for table in tables:
-        for clause in places:
-            start = _behind_openers(table, words, clause)
-            if table.never.match(words, start, clause.sentence_end):
-                continue
-            for rule in table.rules:
-                match = _match(rule, words, start, clause)
-                if (
-                    match
-                    and not _mere_not(table, match)
-                    and not _yields(rule, table, words, clause, match, before)
-                    and _has(rule, table, words, clause, match, before)
-                ):
-                    named = match.groupdict()
-                    fired.append(
-                        (
-                            f"{table.language}:{rule.name}",
-                            match.span(),
-                            _named(named.get("x")),
-                            _named(named.get("y")),
-                        )
-                    )
-    if not fired:
-        return None
-    best = next((one for one in fired if one[2] and one[3]), None) or fired[0]
-    spans = tuple(sorted({span for _, span, _, _ in fired}))
-    return best[0], spans, best[2], best[3]
-
-
-def _behind_openers(table: PhraseTable, words: str, clause: Clause) -> int:
-    match = table.openers.match(words, clause.start, clause.sentence_end)
-    return match.end() if match else clause.start
-
-
-def _match(rule: PhraseRule, words: str, start: int, clause: Clause) -> re.Match[str] | None:
-    if rule.at == "anywhere":
-        if clause.start != clause.sentence_start:
-            return None  # the sentence was searched at its first clause
-        return rule.pattern.search(words, clause.sentence_start, clause.sentence_end)
-    if rule.at == "message" and not clause.first:
-        return None
-    for place in dict.fromkeys((clause.start, start)):
-        match = rule.pattern.match(words, place, clause.sentence_end)
-        if match:
-            return match
-    return None
-
-
-def _mere_not(table: PhraseTable, match: re.Match[str]) -> bool:
-    """Whether the `not` that was taken for "X, not Y" belongs to a verb: "it does not work"."""
-    aux = table.guards.get("aux")
-    wanted = match.groupdict().get("x")
-    return bool(aux and wanted and aux.search(wanted.strip()))
-
-
-def _yields(
-    rule: PhraseRule, table: PhraseTable, words: str, clause: Clause, match: re.Match[str], before: _Before
-) -> bool:
-    """Whether one of the rule's guards holds."""
-    for guard in rule.unless:
-        if guard == "question":
-            if clause.question:
-                return True
-        elif guard == "answer":
-            if before.asked or _invites(table, before):
-                return True
-        elif guard == "pleased":
-            pattern = table.guards.get(guard)
-            if pattern and pattern.match(words, len(words) - len(words.lstrip())):
-                return True
-        else:
-            pattern = table.guards.get(guard)
-            start = max(0, clause.sentence_start - 200) if guard == "self" else clause.sentence_start
-            if pattern and pattern.search(words, start, clause.sentence_end):
-                if guard == "want" and before.acted:
-                    continue
-                return True
-    return False
-
-
-def _has(
-    rule: PhraseRule, table: PhraseTable, words: str, clause: Clause, match: re.Match[str], before: _Before
-) -> bool:
-    """Whether what the rule needs is there."""
-    for need in rule.needs:
-        leading = _leading(table, words, clause, match, before)
-        if need == "leading" and not leading:
-            return False
-        unwanted = match.groupdict().get("y") or match.group()
-        if need == "evidence" and not _evident(unwanted, before):
-            condition = table.guards.get("condition")
-            if not leading or (condition and condition.search(words, match.start(), clause.sentence_end)):
-                return False
-        if need == "contrast" and not leading and not _mentioned(unwanted, before):
-            return False
-    return True
-
-
-def _invites(table: PhraseTable, before: _Before) -> bool:
-    """Whether the agent's last words offer a choice or ask for something without a question mark."""
-    asks = table.guards.get("asks")
-    return bool(asks and asks.search(before.said, max(0, len(before.said) - 300)))
-
-
-def _leading(table: PhraseTable, words: str, clause: Clause, match: re.Match[str], before: _Before) -> bool:
-    """Whether the message begins with the match, as an answer to what the agent did and not as a next task."""
-    if (
-        before.asked
-        or _invites(table, before)
-        or not clause.first
-        or match.start() - clause.sentence_start > _LEAD_CHARS
-    ):
-        return False
-    on = table.guards.get("next")
-    return not (on and on.match(words, clause.sentence_start, clause.sentence_end))
-
-
-def _evident(forbidden: str, before: _Before) -> bool:
-    """Whether what the user forbids is what the agent did: a file or a name among its arguments, or the same verb and object."""
-    words = [word.lower().strip(".-/") for word in _WORDS.findall(forbidden)[:12]]
-    if not words:
-        return False
-    args = {
-        word
-        for call in before.calls[-8:]
-        for text in _texts(call.args)
-        for word in _WORDS.findall(text[:4_000].lower())
-    }
-    objects = [word for word in words[1:] if word not in _COMMON and len(word) > 3]
-    if any(
-        ("." in word or "/" in word or "_" in word) and any(word in one for one in args) for word in objects
-    ):
-        return True
-    stem = words[0][: max(3, min(5, len(words[0]) - 1))]
-    said = set(_WORDS.findall(before.said.lower()[-2_000:])) | args
-    did = any(word.startswith(stem) for word in said)
-    return did and (not objects or any(any(word[:5] == one[:5] for one in before.words) for word in objects))
-
-
-def _mentioned(unwanted: str, before: _Before) -> bool:
-    """Whether what the user does not want occurs in what the agent said or did."""
-    words = [word.lower().strip(".-/") for word in _WORDS.findall(unwanted)[:6]]
-    telling = [word for word in words if word not in _COMMON] or words
-    return bool(telling) and all(
-        any(
-            word == one or (len(word) > 3 and one.startswith(word[: max(4, min(5, len(word) - 1))]))
-            for one in before.words
+def _inferred(ws: Workspace, scopes: set[Scope]) -> list[_Stated]:
+    """Facts from overrides that recur: the same argument put right in two sessions or more."""
+    if not scopes:
+        return []
+    rows = ws.sql(
+        "select target, wanted, project, agent, session_id, id, turn, happened_at from signals where kind = 'tool_override' "
+        "and wanted is not null order by happened_at nulls last, session_id, turn"
+    ).to_dicts()
+    groups: dict[tuple[Scope, str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        name = (
+            ("project", row["project"])
+            if row["project"]
+            else ("agent", row["agent"])
+            if row["agent"]
+            else None
         )
-        for word in telling[:3]
+        if name and Scope.of(*name) in scopes and "=" in row["wanted"]:
+            groups.setdefault((Scope.of(*name), row["target"], row["wanted"]), []).append(row)
+    found = []
+    for (scope, tool, wanted), members in sorted(groups.items()):
+        if len({row["session_id"] for row in members}) < _SESSIONS:
+            continue
+        argument, _, value = wanted.partition("=")
+        last = members[-1]
+        fact = Fact(
+            f"Call {tool} with {argument} = {value}.",
+            tool,
+            argument,
+            value,
+            origin=Origin.INFERRED,
+            confidence=INFERRED,
+        )
+        found.append(
+            _Stated(fact, scope, tuple(row["id"] for row in members), parse_time(last["happened_at"]), "", last["session_id"], last["turn"])
+        )  # fmt: skip
+    return found
+
+
+# ---------------------------------------------------------------- agreement and contradiction
+
+
+def _write(ws: Workspace, stated: Sequence[_Stated], run_id: str) -> FactsReport:
+    rows = ws.memory.rows(category=Category.LEARNED_FACT, status=Status.ACTIVE) if stated else []
+    standing = _Standing({row.id: row for row in rows})
+    memories = [_place(one, standing) for one in stated]
+    worded = _worded(ws, memories, {row.content_hash for row in rows})
+    report = ws.memory.upsert(worded, run_id=run_id)
+    _confirm(ws, worded, report.items, rows, run_id)
+    results: Counter[str] = Counter(item.result for item in report.items)
+    results["superseded"] += len(report.superseded)
+    learned = tuple(_told(memory, item) for memory, item in zip(worded, report.items, strict=True))
+    return FactsReport(
+        facts={name: results[name] for name in _RESULTS},
+        learned=learned,
+        superseded=report.superseded,
+        proposals=_ask(ws, worded, report.items, run_id),
+        problems=tuple(
+            {"id": item.id, "reason": item.reason or ""}
+            for item in report.items
+            if item.result in ("blocked", "failed")
+        ),
+        run_id=run_id,
     )
 
 
-_TRIM = re.compile(
-    r"^(?:the|a|an|to|in|with|for|as|den|die|das|der|dem)\s+|\s+(?:please|bitte|here|hier|though|anymore|any more|ok|okay|instead|thanks)$",
-    re.I,
-)
+def _place(one: _Stated, standing: _Standing) -> Memory:
+    """The memory of a statement, in the slot where it belongs; superseded from the start where a better one stands."""
+    fact = _in_known_slot(one.fact, standing.of(one.scope))
+    holder = _holder(fact, standing.of(one.scope))
+    if holder is not None and _elsewhere(fact, holder):
+        fact = replace(fact, subject=f"{fact.subject} ({fact.where})")
+        holder = _holder(fact, standing.of(one.scope))
+    memory = _memory(fact, one)
+    if holder is not None and not _same_value(fact, holder):
+        reason = _loses(fact, one, holder)
+        if reason:
+            return memory.model_copy(update={"status": Status.SUPERSEDED, "reason": reason})
+        del standing.rows[_key(holder)]
+    standing.rows[_key(memory)] = memory
+    return memory
 
 
-def _named(value: str | None) -> str | None:
-    if value is None:
+def _key(memory: Memory) -> str:
+    return memory.id or f"{memory.scope} {memory.content_hash}"
+
+
+def _in_known_slot(fact: Fact, facts: Sequence[Memory]) -> Fact:
+    """Give a choice between two unknown values the slot of the fact whose value it replaces or repeats."""
+    if not fact.slotted or fact.aspect != "choice" or fact.unwanted is None:
+        return fact
+    for word in (fact.unwanted, fact.value):
+        for row in facts:
+            payload = row.payload
+            if row.slot and str(payload.get("value", "")).casefold() == word.casefold():
+                return replace(fact, subject=str(payload["subject"]), aspect=str(payload["aspect"]))
+    return fact
+
+
+def _holder(fact: Fact, facts: Sequence[Memory]) -> Memory | None:
+    return next((row for row in facts if fact.slot and row.slot == fact.slot), None)
+
+
+def _same_value(fact: Fact, row: Memory) -> bool:
+    return str(row.payload.get("value", "")).casefold() == fact.value.casefold()
+
+
+def _elsewhere(fact: Fact, row: Memory) -> bool:
+    """Whether two different values hold at two different places that the users named."""
+    where = row.payload.get("where")
+    return bool(
+        fact.where and where and fact.where.casefold() != str(where).casefold() and not _same_value(fact, row)
+    )
+
+
+def _loses(fact: Fact, one: _Stated, holder: Memory) -> str | None:
+    """Why a statement does not replace the fact that holds its slot; `None` where it does."""
+    held_inferred = holder.origin is Origin.INFERRED
+    if fact.origin is Origin.INFERRED and not held_inferred:
+        return f"a user stated otherwise: {holder.text}"
+    if held_inferred and fact.origin is not Origin.INFERRED:
         return None
-    value = " ".join(value.strip(" \t\"'`*_").split())
-    shorter = _TRIM.sub("", value)
-    return shorter[:120] or None
+    held_at = parse_time(holder.payload.get("stated_at"))
+    if one.at is not None and held_at is not None and one.at < held_at:
+        return f"older than what holds: {holder.text}"
+    return None
+
+
+def _memory(fact: Fact, one: _Stated) -> Memory:
+    payload = {
+        "subject": fact.subject, "aspect": fact.aspect, "value": fact.value, "unwanted": fact.unwanted, "where": fact.where,
+        "said": one.said, "session_id": one.session_id, "turn": one.turn, "stated_at": iso(one.at),
+    }  # fmt: skip
+    return Memory(
+        category=Category.LEARNED_FACT,
+        scope=one.scope,
+        text=fact.text,
+        payload={key: value for key, value in payload.items() if value is not None},
+        tags=(fact.subject,) if fact.slotted else (),
+        origin=fact.origin,
+        confidence=fact.confidence,
+        content_hash=content_of(fact),
+        slot=fact.slot,
+        first_seen=one.at,
+        last_seen=one.at,
+        evidence=one.evidence,
+        written_by="template",
+    )
+
+
+def _worded(ws: Workspace, memories: Sequence[Memory], known: set[str]) -> list[Memory]:
+    """Let the model word facts that are new, held to what the user said; without one they keep their texts."""
+    fresh = {memory.content_hash: memory for memory in memories if memory.content_hash not in known}
+    if not fresh or ws.settings.models.chat == "template":
+        return list(memories)
+    claims = [
+        Claim(
+            id=content,
+            kind="fact",
+            text=memory.text,
+            support=1,
+            of=1,
+            evidence=memory.evidence,
+            data=memory.payload,
+        )
+        for content, memory in fresh.items()
+    ]
+    wording = word_claims(
+        ws.chat,
+        claims,
+        "what users corrected",
+        workspace=ws.path,
+        prompt_tokens=ws.settings.models.prompt_tokens,
+    )
+    texts = dict(zip(fresh, wording.texts, strict=True))
+    return [
+        memory.model_copy(update={"text": texts[memory.content_hash], "written_by": wording.written_by})
+        if texts.get(memory.content_hash, memory.text) != memory.text
+        else memory
+        for memory in memories
+    ]
+
+
+def _confirm(
+    ws: Workspace, memories: Sequence[Memory], items: Sequence[Item], before: Sequence[Memory], run_id: str
+) -> None:
+    """An inferred fact that was seen again is believed a little more."""
+    old = {row.id: row for row in before}
+    for memory, item in zip(memories, items, strict=True):
+        row = old.get(item.id)
+        if memory.origin is not Origin.INFERRED or row is None or set(memory.evidence) <= set(row.evidence):
+            continue
+        raised = min(_MOST_CONFIDENT, row.confidence + (1 - row.confidence) * _CONFIRMED)
+        if raised > row.confidence:
+            ws.memory.revise(item.id, run_id=run_id, reason="seen again", confidence=round(raised, 4))
+
+
+def _told(memory: Memory, item: Item) -> dict[str, Any]:
+    return {
+        "id": item.id, "text": memory.text, "scope": str(memory.scope), "slot": memory.slot, "origin": str(memory.origin),
+        "confidence": memory.confidence, "result": item.result if memory.status is Status.ACTIVE else str(memory.status),
+        "reason": item.reason or memory.reason, "evidence": list(memory.evidence),
+    }  # fmt: skip
+
+
+def _ask(ws: Workspace, memories: Sequence[Memory], items: Sequence[Item], run_id: str) -> tuple[str, ...]:
+    """Propose to a person the pairs of which no slot says whether they contradict each other."""
+    new = [
+        (item.id, memory)
+        for memory, item in zip(memories, items, strict=True)
+        if memory.slot is None and item.result == "written"
+    ]
+    if not new:
+        return ()
+    rows = ws.memory.rows(category=Category.LEARNED_FACT, status=Status.ACTIVE)
+    asked: list[str] = []
+    for id, memory in new:
+        for row in rows:
+            if row.id == id or row.scope != memory.scope or word_overlap(row.text, memory.text) < _ALIKE:
+                continue
+            older, newer = sorted(
+                (row, ws.memory.get(id) or memory), key=lambda one: (iso(one.last_seen) or "", one.id)
+            )
+            proposal = ws.proposals.propose(
+                type="fact-update",
+                title=f"Two facts of {memory.scope} may contradict each other",
+                description=f"Older: {older.text}\nNewer: {newer.text}\nApproving retires the older one; rejecting keeps both.",
+                evidence=(*older.evidence, *newer.evidence),
+                payload={"retire": [older.id], "keep": [newer.id]},
+                base={older.id: older.content_hash, newer.id: newer.content_hash},
+                proposed_by="corrections",
+                run_id=run_id,
+                key=" ".join(sorted((older.id, newer.id))),
+            )
+            asked.append(proposal.id)
+    return tuple(dict.fromkeys(asked))
+
+
+# ---------------------------------------------------------------- a person takes a fact back
+
+
+def retract_fact(ws: Workspace, id: str, *, by: str, reason: str) -> Item:
+    """Take a learned fact back: it stays readable and is recalled no more, until new evidence states it again.
+
+    Args:
+        ws: the workspace.
+        id: the memory.
+        by: the person who decides.
+        reason: why; kept with the row and in the journal.
+
+    Raises:
+        NotFoundError: no such memory.
+        ParameterError: the memory is no learned fact, or no name or reason is given.
+    """
+    if not by.strip() or not reason.strip():
+        raise ParameterError("retract: say who decides and why (by, reason)")
+    memory = ws.memory.get(id)
+    if memory is None:
+        raise NotFoundError(
+            f"no memory {id!r}; `sitoolkit memory list --category learned_fact` shows the facts"
+        )
+    if memory.category is not Category.LEARNED_FACT:
+        raise ParameterError(
+            f"{id} is a {memory.category}, not a learned_fact; propose its retirement for review instead"
+        )
+    said, _ = ws.redactor.text(f"retracted by {by.strip()}: {reason.strip()}")
+    with ws.run("retract", memory=id, by=by) as run:
+        return ws.memory.set_status([id], Status.RETIRED, run_id=run.id, reason=said).items[0]
