@@ -43,7 +43,7 @@ SLOT_ORDER: tuple[Category, ...] = (
 )
 LASTING_ORIGINS = (Origin.DIRECTIVE, Origin.USER_STATED)  # what a person laid down does not fade
 RESERVED_ROUNDS = 2  # so many places a slot are reserved, a round at a time; the rest goes by score
-NEAR_BEST = 0.05  # relevances this close count as equal when the first place is given
+NEAR_BEST = 0.03  # relevances this close count as equal when the first place is given
 
 SYMBOL_BONUS = 0.25  # on top, for covering all names and codes of the query
 IMPUTED_COSINE = 0.65  # of a row without a vector that covers the whole query: the median of exact-name hits
@@ -101,7 +101,9 @@ def fuse(
     weight = lexical_weight * trust + (1.0 - trust)
     covered = words if weight >= 0.5 else words**3
     vector = np.where(has_vector, np.maximum(cosine, 0.0), IMPUTED_COSINE * words * words)
-    total = (1.0 - weight) * vector + weight * covered + SYMBOL_BONUS * symbols * symbols
+    total = (1.0 - weight) * vector + weight * covered
+    if symbols.any():  # scaled, so that the best of several rows with all the names still leads
+        total = (total + SYMBOL_BONUS * symbols * symbols) / (1.0 + SYMBOL_BONUS)
     return Relevance(
         np.clip(total, 0.0, 1.0).astype(np.float32),
         np.where(has_vector, cosine, 0.0).astype(np.float32),
@@ -271,7 +273,7 @@ def take_places(
 ) -> list[tuple[int, str]]:
     """Who gets the k places, reserved ones first; each with how it got it.
 
-    The first place goes to the most relevant row (of rows within 0.05 of it, to the one with the best score). Then each slot
+    The first place goes to the most relevant row (of rows within 0.03 of it, to the one with the best score). Then each slot
     that is not served yet gets a place in the order directive, lesson, fact, pattern, precedent; then each a second one; what
     is left goes by score. So k = 1 gets the best; k = 2 the best and a directive (a lesson if the best is a directive);
     k = 3 one slot more; k = 5 one of each; k = 13 two of each and three by score. A slot with no candidate gives its place on.

@@ -196,7 +196,7 @@ def test_what_k_places_get_when_a_precedent_is_the_most_relevant(k: int, slots: 
 
 def test_the_first_place_goes_to_the_most_relevant_and_among_equals_to_the_best_score() -> None:
     assert take_places([LESSON, DIRECTIVE], [0.9, 0.5], [0.4, 0.9], 1)[0][0] == 0
-    assert take_places([LESSON, DIRECTIVE], [0.9, 0.86], [0.4, 0.9], 1)[0][0] == 1
+    assert take_places([LESSON, DIRECTIVE], [0.9, 0.88], [0.4, 0.9], 1)[0][0] == 1
 
 
 def test_a_slot_without_candidates_gives_its_place_on() -> None:
