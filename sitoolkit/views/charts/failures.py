@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sitoolkit.plain import as_plain
 from sitoolkit.views.charts._base import WIDTH, as_frame, data, finish, labels, nothing_yet, scale, top
 from sitoolkit.views.theme import BLUE, GREY, ORANGE, VERMILION
 
@@ -176,12 +177,14 @@ def lesson_effect(lessons: Any, *, limit: int = 20) -> AnyChart:
     """The failure rate that a lesson is about, before and after it was written, each with its 95 % interval.
 
     Args:
-        lessons: rows with `lesson, failures_before, calls_before, failures_after, calls_after`.
+        lessons: what `lesson_effects` gives, or rows with `lesson, failures_before, calls_before, failures_after, calls_after`.
         limit: how many are shown, those with most calls after.
     """
     import altair as alt
     import polars as pl
 
+    if not isinstance(lessons, pl.DataFrame):
+        lessons = [_counts(row) for row in lessons or ()]
     names = ("failures_before", "calls_before", "failures_after", "calls_after")
     frame = as_frame(lessons, {"lesson": "str", **dict.fromkeys(names, "int")}).fill_null(0)
     frame = frame.filter(pl.col("calls_before") + pl.col("calls_after") > 0)
@@ -231,6 +234,20 @@ def lesson_effect(lessons: Any, *, limit: int = 20) -> AnyChart:
         width=WIDTH - 200,
         height=alt.Step(14),
     )
+
+
+def _counts(row: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = as_plain(row)
+    if "before" not in plain:
+        return plain
+    (failures_before, calls_before), (failures_after, calls_after) = plain["before"], plain["after"]
+    return {
+        "lesson": f"{plain['tool']}: {plain['signature']}",
+        "failures_before": failures_before,
+        "calls_before": calls_before,
+        "failures_after": failures_after,
+        "calls_after": calls_after,
+    }
 
 
 def wilson(k: int, n: int, z: float = 1.96) -> tuple[float, float]:
