@@ -23,11 +23,10 @@ from sitoolkit.recipes import (
     OUTPUT_SCHEMA,
     Design,
     Evidence,
-    Verdict,
+    Trial,
     design_tool,
     gather,
-    replay_case,
-    replay_without,
+    try_design,
 )
 from sitoolkit.recipes.checks import lint, type_check
 from sitoolkit.recipes.design import failure_case, input_schema, success_cases
@@ -146,14 +145,13 @@ def build_tool(ws: Workspace, event: BINEvent) -> BuildRecord:
 
 def _run_stages(build: _Build, event: BINEvent, evidence: Evidence) -> BuildRecord:
     ws = build.ws
-    verdicts: list[Verdict] = []
+    trial = Trial()
 
     def ended(status: Any, **more: Any) -> BuildRecord:
-        turned = sum(verdict.passed and verdict.name.startswith("failure") for verdict in verdicts)
+        confined = next((verdict.run.confinement for verdict in trial.verdicts if verdict.run), {})
         return BuildRecord(
             id=build.id, tool=event.tool, failure_mode=event.failure_mode, session_id=event.session_id, status=status,
-            stages=tuple(build.stages), turned=turned, unchanged=sum(verdict.passed for verdict in verdicts) - turned,
-            confinement=verdicts[0].run.confinement if verdicts and verdicts[0].run else {}, **more,
+            stages=tuple(build.stages), turned=trial.turned, unchanged=trial.unchanged, confinement=confined, **more,
         )  # fmt: skip
 
     try:
@@ -162,7 +160,7 @@ def _run_stages(build: _Build, event: BINEvent, evidence: Evidence) -> BuildReco
         build.stage("build", lambda: _build(ws, design))
         build.stage("lint", lambda: _check(lint, design))
         build.stage("type-check", lambda: _check(type_check, design))
-        verdicts = build.stage("test", lambda: _test(ws, design))
+        trial = build.stage("test", lambda: _test(ws, design))
         status = build.stage("gate", lambda: _gate(ws, design))
         manifest: ToolManifest = build.stage("load", lambda: _load(build, event, design, status))
         proposal = None if status == "probationary" else _propose_tool(ws, manifest, design, event, build)
@@ -258,28 +256,12 @@ def _check(checker: Callable[[str], Any], design: Design) -> tuple[None, str]:
     raise _Stop(f"{check.name}: {check.detail}")
 
 
-def _test(ws: Workspace, design: Design) -> tuple[list[Verdict], str]:
+def _test(ws: Workspace, design: Design) -> tuple[Trial, str]:
     limits = Limits(seconds=ws.settings.tools.seconds, memory_mb=ws.settings.tools.memory_mb)
-    verdicts = []
-    for case in design.cases:
-        if case["kind"] == "failure" and replay_without(case) is None:
-            raise _Stop(
-                f"{case['name']}: the recorded call does not fail in the replay, so nothing can be shown by it"
-            )
-        verdict = replay_case(
-            design.source,
-            case,
-            limits=limits,
-            allowed_imports=ws.settings.tools.allowed_imports,
-            output_schema=design.output_schema,
-        )
-        if not verdict.passed:
-            raise _Stop(f"{verdict.name}: {verdict.detail}")
-        verdicts.append(verdict)
-    failures = sum(verdict.name.startswith("failure") for verdict in verdicts)
-    if not failures:
-        raise _Stop("no recorded failure could be replayed")
-    return verdicts, f"{failures} failures turned, {len(verdicts) - failures} successes unchanged"
+    trial = try_design(design, limits, ws.settings.tools.allowed_imports)
+    if trial.fault:
+        raise _Stop(trial.fault)
+    return trial, f"{trial.turned} failures turned, {trial.unchanged} successes unchanged"
 
 
 def _gate(ws: Workspace, design: Design) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from sitoolkit.recipes.design import OUTPUT_SCHEMA, RECIPES, Design, Refusal, design_tool
 from sitoolkit.recipes.evidence import Evidence, Failure, gather
 from sitoolkit.recipes.replay import RecordedWorld, Verdict, replay_case, replay_without
+from sitoolkit.recipes.trial import Trial, try_design
 
 __all__ = [
     "OUTPUT_SCHEMA",
@@ -12,9 +13,11 @@ __all__ = [
     "Failure",
     "RecordedWorld",
     "Refusal",
+    "Trial",
     "Verdict",
     "design_tool",
     "gather",
     "replay_case",
     "replay_without",
+    "try_design",
 ]

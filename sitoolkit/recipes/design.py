@@ -58,6 +58,8 @@ class Design(Record):
     parameters: dict[str, Any] = Field(default_factory=dict)
     cases: tuple[dict[str, Any], ...] = ()
     evidence: tuple[str, ...] = ()
+    wraps: str = ""
+    failure_mode: str = ""
 
 
 class Refusal(Record):
@@ -99,6 +101,8 @@ def design_tool(evidence: Evidence) -> Design | Refusal:
         parameters=parameters,
         cases=tuple(cases),
         evidence=tuple(failure.call.id for failure in evidence.failures[:MOST_CASES]),
+        wraps=evidence.tool,
+        failure_mode=mode,
     )
 
 

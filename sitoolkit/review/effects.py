@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from sitoolkit.errors import NotFoundError, ParameterError, ProposalError
 from sitoolkit.guides import import_guides
 from sitoolkit.naming import safe_name
+from sitoolkit.recipes import Design
 from sitoolkit.records import Category, Memory, Origin, Proposal, Record, Scope, Status, digest
+from sitoolkit.stores.tools import ToolManifest
 
 if TYPE_CHECKING:
     from sitoolkit.workspace import Workspace
@@ -29,7 +31,7 @@ FRAGMENTS = "prompts/fragments"
 class Step(Record):
     """One change: a file, new memories, the status of memories, the guides folder read again, or a tool's status."""
 
-    kind: Literal["file", "memories", "status", "guides", "tool"]
+    kind: Literal["file", "memories", "status", "guides", "tool", "new_tool"]
     data: dict[str, Any]
 
 
@@ -186,6 +188,14 @@ def _retire_memory(ws: Workspace, proposal: Proposal) -> list[Step]:
 
 def _tool(ws: Workspace, proposal: Proposal) -> list[Step]:
     name = str(proposal.payload["tool"])
+    if proposal.payload.get("design"):
+        design = Design.model_validate(proposal.payload["design"])
+        return [
+            Step(
+                kind="new_tool",
+                data={"name": design.name, "design": design.to_json(), "proposal": proposal.id},
+            )
+        ]
     tool = ws.tools.get(name)
     wanted = proposal.payload.get("sha256")
     if proposal.type != "retire-tool" and wanted and wanted != tool.sha256:
@@ -294,7 +304,22 @@ def _apply_tool(ws: Workspace, data: dict[str, Any], run_id: str, by: str) -> st
     return f"tool {data['name']} is {data['after']}"
 
 
+def _apply_new_tool(ws: Workspace, data: dict[str, Any], run_id: str, by: str) -> str:
+    """Add a designed tool as probationary, unless this run has done so."""
+    design = Design.model_validate(data["design"])
+    if any(tool.name == data["name"] and tool.run_id == run_id for tool in ws.tools.list()):
+        return f"tool {data['name']} stands already"
+    now = ws.clock()
+    manifest = ToolManifest(
+        **design.model_dump(include={"name", "description", "input_schema", "output_schema", "author", "recipe", "parameters", "evidence"}),
+        status="probationary", version=0, wraps=design.wraps, failure_mode=design.failure_mode, created_at=now, updated_at=now, run_id=run_id,
+    )  # fmt: skip
+    added = ws.tools.add(manifest, design.source, design.cases, by=by, reason=f"approved: {data['proposal']}")
+    return f"tool {added.name} version {added.version} added to the library as probationary"
+
+
 _APPLY = {
+    "new_tool": _apply_new_tool,
     "file": _apply_file,
     "memories": _apply_memories,
     "status": _apply_status,
@@ -325,6 +350,10 @@ def revert_steps(ws: Workspace, steps: list[Step], run_id: str, by: str) -> list
     for step in steps:
         if step.kind == "guides":
             _apply_guides(ws, step.data, run_id, by)
+        elif step.kind == "new_tool":
+            if any(tool.name == step.data["name"] and tool.run_id == run_id for tool in ws.tools.list()):
+                ws.tools.set_status(step.data["name"], "retired", by=by, reason="the approval was undone")
+                said.append(f"tool {step.data['name']} is retired")
         elif step.kind == "tool":
             before = step.data["before"]
             ws.tools.set_status(step.data["name"], before["status"], by=by, reason="the approval was undone")

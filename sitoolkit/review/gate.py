@@ -40,6 +40,7 @@ __all__ = [
     "recover",
     "reject",
     "reject_many",
+    "reopen",
     "set_risk",
     "show",
     "undo",
@@ -392,6 +393,24 @@ def undo(ws: Workspace, proposal_id: str, *, by: str, reason: str = "") -> Outco
         run_id=run_id,
         did=tuple(did),
     )
+
+
+def reopen(ws: Workspace, proposal_id: str, *, by: str) -> Proposal:
+    """Put an undone or failed proposal back into the queue, so that it can be decided on again."""
+    _person(by)
+    with ws.proposals.lock("reopen"):
+        proposal = ws.proposals.get(proposal_id)
+        if proposal.state not in (ProposalState.UNDONE, ProposalState.FAILED):
+            raise ProposalError(
+                f"proposal {proposal.id} is {proposal.state}; only undone and failed ones are reopened"
+            )
+        return ws.proposals.record(
+            proposal.id,
+            "reopened",
+            state=ProposalState.PENDING,
+            by=by,
+            reason=f"was {proposal.state}; reopened by {by}",
+        )
 
 
 def _decision(ws: Workspace, proposal: Proposal, verdict: Any, by: str, reason: str) -> Decision:
