@@ -11,6 +11,7 @@ from sitoolkit.stores.scans import Place, file_head
 
 __all__ = ["LogPart", "find_logs", "open_part"]
 
+UNKNOWN_LINE = -(1 << 40)  # lines before a tail are not counted; numbers after it stay below zero
 _LOG_NAMES = ("*.log", "*.log.[0-9]*", "*.err", "*.out")
 
 
@@ -91,7 +92,7 @@ def open_part(path: Path, place: Place | None, tail_bytes: int) -> LogPart | Non
             if before != b"\n":
                 cut = data.find(b"\n") + 1
                 data, begin = data[cut:], begin + cut
-            line, open_line = 0, False
+            line, open_line = UNKNOWN_LINE, False
         else:
             file.seek(start)
             data = file.read(size - start)

@@ -7,33 +7,34 @@ failed. Whether a lesson helped is told by the rate of its signature before and 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sitoolkit.claims.contents import EVIDENCE
 from sitoolkit.claims.stats import wilson_lower, wilson_upper
-from sitoolkit.contrasts import Condition, Rule, find_rule, timeline_of, units_of
 from sitoolkit.error_texts import call_error, call_signature
 from sitoolkit.grouping import merge_templates
+from sitoolkit.lesson_finding import (
+    Lesson,
+    Lessons,
+    NoContrast,
+    find_lessons,
+    lesson_memory,
+    lesson_slot,
+    one_line,
+)
 from sitoolkit.records import (
     GLOBAL,
-    Category,
     Claim,
     Memory,
-    Origin,
-    Outcome,
     Record,
     Scope,
     ToolInvocation,
-    UtcTime,
     digest,
     parse_time,
 )
 from sitoolkit.reflections import Skipped, living_reflections, write_reflections
-from sitoolkit.signatures import signature_id
-from sitoolkit.stores.newest import newest_call
+from sitoolkit.stores.newest import newest_calls
 
 if TYPE_CHECKING:
     from sitoolkit.workspace import Workspace
@@ -48,40 +49,11 @@ __all__ = [
     "lesson_effects",
 ]
 
+HISTORY_DAYS = (
+    30.0  # how far back calls are compared with; what failed within the window alone makes a lesson
+)
 EFFECT_DAYS = 30.0  # how far back the rate before a lesson is taken; as long as a lesson lives
 LEAST_CALLS = 10  # on each side, below which a rate tells nothing
-
-
-class Lesson(Record):
-    """A lesson as it is reported; `id` is empty for one that was proposed or only computed."""
-
-    id: str = ""
-    text: str
-    scope: Scope = GLOBAL
-    expires_at: UtcTime | None = None
-    evidence: tuple[str, ...] = ()
-    written_by: str = "template"
-    tool: str = ""
-    condition: str = ""
-    kind: str = ""
-    about: str = ""
-    value: Any = None
-    signature_id: str = ""
-    signature: str = ""
-    failure_mode: str = ""
-    confidence: float = 0.0
-    counts: dict[str, int] = {}  # noqa: RUF012 - pydantic copies defaults
-
-
-class NoContrast(Record):
-    """Failures that nothing told from the good calls: no lesson, and why."""
-
-    tool: str
-    signature_id: str
-    signature: str
-    failures: int
-    good: int
-    reason: str
 
 
 class LessonReport(Record):
@@ -98,114 +70,6 @@ class LessonReport(Record):
     proposals: tuple[str, ...] = ()
     blocked: int = 0
     claims_dropped: int = 0
-
-
-class Lessons(Record):
-    """What the calls alone say, before anything is written."""
-
-    lessons: tuple[Lesson, ...] = ()
-    no_contrast: tuple[NoContrast, ...] = ()
-
-
-def find_lessons(calls: Iterable[ToolInvocation], *, min_confidence: float = 0.5) -> Lessons:
-    """The lessons in some calls; a pure function, the same for any order of them.
-
-    >>> find_lessons(calls).lessons[0].text
-    'Do not call `scale` with `replicas` above 10: 6 of 6 such calls failed (no room), 0 of 23 others did.'
-
-    Args:
-        calls: all calls of the sessions, failed and good.
-        min_confidence: least lower Wilson bound of the share of matching calls that failed.
-    """
-    everything = {call.id or f"{call.session_id}#{call.seq}": call for call in calls if not call.abandoned}
-    timeline = timeline_of(everything.values())
-    good: defaultdict[str, list[ToolInvocation]] = defaultdict(list)
-    failed: list[tuple[ToolInvocation, str]] = []
-    for call in everything.values():
-        if call.failed:
-            failed.append((call, call_signature(call)[1]))
-        elif call.outcome is Outcome.SUCCESS:
-            good[call.tool].append(call)
-    merged = merge_templates({template for _, template in failed})
-    groups: defaultdict[tuple[str, str], list[ToolInvocation]] = defaultdict(list)
-    for call, template in failed:
-        groups[call.tool, merged[template]].append(call)
-    lessons: list[Lesson] = []
-    without: list[NoContrast] = []
-    for (tool, template), group in sorted(groups.items()):
-        bad_units, good_units = units_of(group, timeline), units_of(good[tool], timeline)
-        rule = find_rule(bad_units, good_units, min_confidence)
-        if rule is not None:
-            lessons.append(_lesson(tool, template, group, rule))
-            continue
-        reason = (
-            "no good call to compare with"
-            if not good_units
-            else "too few failures"
-            if len(bad_units) < 2
-            else "nothing tells the failed calls from the good ones"
-        )
-        without.append(
-            NoContrast(
-                tool=tool,
-                signature_id=signature_id(template),
-                signature=template,
-                failures=len(group),
-                good=len(good_units),
-                reason=reason,
-            )
-        )
-    lessons.sort(
-        key=lambda lesson: (-lesson.confidence, -lesson.counts["failed"], lesson.tool, lesson.condition)
-    )
-    return Lessons(lessons=tuple(_one_a_condition(lessons)), no_contrast=tuple(without))
-
-
-def _one_a_condition(lessons: Sequence[Lesson]) -> list[Lesson]:
-    """Two wordings of an error under one condition are one lesson."""
-    kept: dict[tuple[str, str], Lesson] = {}
-    for lesson in lessons:
-        kept.setdefault((lesson.tool, lesson.condition), lesson)
-    return list(kept.values())
-
-
-def _lesson(tool: str, template: str, group: Sequence[ToolInvocation], rule: Rule) -> Lesson:
-    condition = _bounded(rule.condition)
-    said = template if len(template) <= 120 else template[:119] + "…"
-    others = f"{rule.other_failed} of {rule.others} others did" if rule.others else "no other call was seen"
-    start = f" (failures begin at {rule.fails_from:g})" if rule.fails_from is not None else ""
-    text = f"Do not call `{tool}` {condition.text}: {rule.failed} of {rule.matching} such calls failed ({said}), {others}{start}."
-    evidence = (*rule.evidence[: EVIDENCE - 4], *rule.against[:4])
-    modes = sorted({call.failure_mode for call in group if call.failure_mode})
-    return Lesson(
-        text=_one_line(text),
-        evidence=evidence,
-        tool=tool,
-        condition=condition.slot,
-        kind=condition.kind,
-        about=condition.about,
-        value=condition.value,
-        signature_id=signature_id(template),
-        signature=template,
-        failure_mode=modes[0] if len(modes) == 1 else "",
-        confidence=round(rule.confidence, 4),
-        counts={
-            "failed": rule.failed,
-            "matching": rule.matching,
-            "other_failed": rule.other_failed,
-            "others": rule.others,
-        },
-    )
-
-
-def _bounded(condition: Condition) -> Condition:
-    if isinstance(condition.value, str) and len(condition.value) > 80:
-        return Condition(condition.kind, condition.about, condition.value[:79] + "…")
-    return condition
-
-
-def _one_line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 # ---------------------------------------------------------------- the workspace
@@ -233,26 +97,25 @@ def learn_from_failures(
         scope: `global` (the default) or `origin`, the scope whose agent's failures taught it.
         propose: put them before a person as guide drafts instead of writing them.
         dry_run: compute, write nothing.
-        now: end of the window; by default the newest call, so that old transcripts can be studied.
+        now: end of the window; by default the newest call of each scope, so that old transcripts can be studied.
 
     Returns:
         Counts, the lessons written (or proposed), and the failures that nothing explains.
     """
     settings = ws.settings.lessons
     written_at = ws.clock()
-    end = (parse_time(now) if now is not None else None) or newest_call(ws.telemetry) or written_at
     window = settings.hours if hours is None else hours
     most = settings.limit if limit is None else limit
     where = scope or settings.scope
-    calls = list(ws.telemetry.invocations(since=end - timedelta(hours=window), until=end))
-    found = find_lessons(calls, min_confidence=settings.min_confidence)
+    calls, recent = _window(ws, window, parse_time(now) if now is not None else None)
+    found = find_lessons(calls, min_confidence=settings.min_confidence, among=recent)
     chosen = found.lessons[: max(0, most)]
-    sessions = {call.session_id for call in calls}
+    within = [call for call in calls if call.id in recent]
     report = LessonReport(
-        runs_seen=len(sessions),
-        runs_failed=len({call.session_id for call in calls if call.failed}),
-        calls=len(calls),
-        failures=sum(call.failed for call in calls),
+        runs_seen=len({call.session_id for call in within}),
+        runs_failed=len({call.session_id for call in within if call.failed}),
+        calls=len(within),
+        failures=sum(call.failed for call in within),
         no_contrast=found.no_contrast,
     )
     by_id = {call.id: call for call in calls}
@@ -270,13 +133,13 @@ def learn_from_failures(
             return report.model_copy(
                 update={"lessons": tuple(placed), "proposals": ids, "claims_dropped": dropped}
             )
-        memories = [_memory(lesson, written_at) for lesson in placed]
+        memories = [lesson_memory(lesson, written_at) for lesson in placed]
         written = write_reflections(ws, memories, run_id=run.id)
     by_slot = {(memory.scope, memory.slot): memory for memory in written.written}
     kept = [
-        lesson.model_copy(update={"id": by_slot[lesson.scope, _slot(lesson)].id})
+        lesson.model_copy(update={"id": by_slot[lesson.scope, lesson_slot(lesson)].id})
         for lesson in placed
-        if (lesson.scope, _slot(lesson)) in by_slot
+        if (lesson.scope, lesson_slot(lesson)) in by_slot
     ]
     return report.model_copy(
         update={
@@ -289,13 +152,29 @@ def learn_from_failures(
     )
 
 
+def _window(ws: Workspace, hours: float, now: datetime | None) -> tuple[list[ToolInvocation], set[str]]:
+    """Calls with the history that a contrast may use, and the ids of those within the window."""
+    ends = newest_calls(ws.telemetry)
+    calls: list[ToolInvocation] = []
+    recent: set[str] = set()
+    for scope, newest in ends.items():
+        end = now if now is not None else newest
+        reach = timedelta(hours=max(hours, HISTORY_DAYS * 24))
+        calls += ws.telemetry.invocations(since=end - reach, until=end, scopes=[scope])
+        inside = ws.telemetry.calls_frame(
+            since=end - timedelta(hours=hours), until=end, scopes=[scope], columns=["id"]
+        )
+        recent.update(inside["id"].to_list())
+    return calls, recent
+
+
 def _worded(ws: Workspace, lessons: Sequence[Lesson]) -> tuple[list[Lesson], int]:
     """A model may word what was computed; what it adds is dropped."""
     from sitoolkit.models.wording import word_claims
 
     claims = [
         Claim(
-            id=_slot(lesson),
+            id=lesson_slot(lesson),
             kind="contrast",
             text=lesson.text,
             support=lesson.counts["failed"],
@@ -320,7 +199,7 @@ def _worded(ws: Workspace, lessons: Sequence[Lesson]) -> tuple[list[Lesson], int
     return [
         lesson.model_copy(
             update={
-                "text": _one_line(text),
+                "text": one_line(text),
                 "written_by": wording.written_by if text != lesson.text else "template",
             }
         )
@@ -337,38 +216,6 @@ def _scope_of(lesson: Lesson, calls: dict[str, ToolInvocation], where: str) -> S
     projects = {calls[one].project for one in lesson.evidence if one in calls and calls[one].failed}
     shared = next(iter(projects)) if len(projects) == 1 else None
     return Scope.of("project", shared) if shared else GLOBAL
-
-
-def _slot(lesson: Lesson) -> str:
-    return f"lesson:{lesson.tool}:{digest(lesson.condition)[:16]}"
-
-
-def _memory(lesson: Lesson, now: datetime) -> Memory:
-    return Memory(
-        category=Category.REFLECTION,
-        scope=lesson.scope,
-        text=lesson.text,
-        slot=_slot(lesson),
-        payload={
-            "tool": lesson.tool,
-            "condition": lesson.condition,
-            "kind": lesson.kind,
-            "about": lesson.about,
-            "signature_id": lesson.signature_id,
-            "signature": lesson.signature,
-            "failure_mode": lesson.failure_mode or None,
-            "counts": dict(lesson.counts),
-            "source": "lessons",
-        },
-        tags=tuple(one for one in ("lesson", lesson.tool, lesson.failure_mode) if one),
-        origin=Origin.REFLECTED,
-        confidence=lesson.confidence,
-        first_seen=now,
-        last_seen=now,
-        expires_at=lesson.expires_at,
-        evidence=lesson.evidence,
-        written_by=lesson.written_by,
-    )
 
 
 def _propose(ws: Workspace, lesson: Lesson, run_id: str) -> str:
@@ -389,7 +236,7 @@ def _propose(ws: Workspace, lesson: Lesson, run_id: str) -> str:
         risk="low",
         proposed_by="lessons",
         run_id=run_id,
-        key=_slot(lesson),
+        key=lesson_slot(lesson),
     )
     return proposal.id
 

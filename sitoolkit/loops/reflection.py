@@ -21,7 +21,7 @@ from sitoolkit.records import Claim, Outcome, SessionReflection, ToolInvocation,
 if TYPE_CHECKING:
     from sitoolkit.workspace import Workspace
 
-__all__ = ["reflect", "reflect_on_session"]
+__all__ = ["newest_sessions", "reflect", "reflect_on_session"]
 
 LEAST_REUSE = 2  # [H] a strategy that was used at least so often is reported as a success
 LEAST_FAILURES = 2  # [H] a pair that failed at least so often, and less often than friction fires, is reported as a failure
@@ -279,6 +279,16 @@ def reflect_on_session(ws: Workspace, session_id: str, *, history_days: float = 
                 "session_reflection", {"id": session_id, "digest": fingerprint, **body}, run_id=run.id
             )
     return worded
+
+
+def newest_sessions(ws: Workspace, count: int = 1) -> list[str]:
+    """Ids of the newest sessions of the telemetry, oldest of them first."""
+    with ws.telemetry.connection(tables=("calls",)) as con:
+        rows = con.execute(
+            "select session_id from calls group by session_id order by max(happened_at) desc, session_id desc limit ?",
+            [count],
+        ).fetchall()
+    return [str(row[0]) for row in reversed(rows)]
 
 
 def _tasks(ws: Workspace, session_id: str) -> int:

@@ -153,14 +153,14 @@ def _packed(tally: Tally) -> dict[str, Any]:
     return {
         "t": tally.template, "s": tally.source, "v": tally.severity, "n": tally.count, "e": tally.example,
         "m": tally.merges, "f": _stamp(tally.first), "l": _stamp(tally.last), "r": _stamp(tally.seen_at),
-        "w": [round(one, 3) for one in tally.times],
+        "w": [round(one, 3) for one in tally.times], "i": tally.evidence,
     }  # fmt: skip
 
 
 def _unpacked(packed: dict[str, Any]) -> Tally:
     return Tally(
         packed["t"], packed["s"], packed["v"], packed["n"], _when(packed["f"]), _when(packed["l"]), _when(packed["r"]),
-        packed["e"], packed["m"], list(packed["w"]),
+        packed["e"], packed["m"], list(packed["w"]), evidence=list(packed.get("i") or ()),
     )  # fmt: skip
 
 
