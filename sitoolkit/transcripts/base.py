@@ -132,7 +132,7 @@ def content_text(content: Any, *, thinking: bool = False) -> str:
 
 
 def _part_text(part: dict[str, Any], thinking: bool) -> str:
-    kind = part.get("type")
+    kind = part["type"] if isinstance(part.get("type"), str) else None
     text = part.get("text")
     if isinstance(text, dict) and isinstance(text.get("value"), str):  # Assistants API
         return without_data(str(text["value"]))

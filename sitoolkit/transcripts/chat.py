@@ -2,7 +2,7 @@
 
 OpenAI: `tool_calls` (function, custom, or flat as tau2 has them), the older `function_call`, results as `tool` or `function`
 messages. Anthropic: `tool_use`, `server_tool_use`, `mcp_tool_use` blocks, results as `tool_result` blocks of a user message or
-beside the call. What is said of how a call ended (is_error, status, exit code, error) is handed on, nothing is judged here.
+beside the call. Rarer shapes are made plain by `chat_variants`. What is said of how a call ended (is_error, status, exit code, error) is handed on, nothing is judged here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from sitoolkit.transcripts.base import ReadReport, SessionBuilder, content_text, record_type, without_data
+from sitoolkit.transcripts.chat_variants import from_bedrock, from_sharegpt, from_tagged_text, has_bedrock
 
 __all__ = ["add_message", "add_messages", "message_roles", "said_of_ending", "usage_of"]
 
@@ -23,7 +24,17 @@ _SAID = frozenset({
     "is_error", "isError", "status", "exit_code", "exitCode", "error", "success", "additional_kwargs", "duration_ms", "artifact",
 })  # fmt: skip
 _RARE = frozenset(
-    {"timestamp", "created_at", "ts", "name", "function_call", "finish_reason", "stop_reason", "stopReason"}
+    {
+        "timestamp",
+        "created_at",
+        "ts",
+        "name",
+        "function_call",
+        "finish_reason",
+        "stop_reason",
+        "stopReason",
+        "executed_tools",
+    }
 )
 _USE = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 
@@ -32,9 +43,19 @@ def message_roles(values: list[Any]) -> int:
     """How many of the values are messages: objects with a known role and something said or called."""
     return sum(
         isinstance(value, dict)
-        and isinstance(value.get("role"), str)
-        and value["role"] in _ROLES
-        and ("content" in value or "tool_calls" in value or "function_call" in value or "parts" in value)
+        and (
+            (
+                isinstance(value.get("role"), str)
+                and value["role"] in _ROLES
+                and (
+                    "content" in value
+                    or "tool_calls" in value
+                    or "function_call" in value
+                    or "parts" in value
+                )
+            )
+            or ("from" in value and from_sharegpt(value) is not None)
+        )
         for value in values
     )
 
@@ -56,11 +77,24 @@ def add_message(
     key: str | None = None,
 ) -> int | None:
     """Add one message; returns the index of its turn, if it made one. With `key`, blocks of one message are one turn."""
-    role = _ROLES.get(message.get("role"))  # type: ignore[arg-type]
+    told = message.get("role")
+    role = _ROLES.get(told) if type(told) is str else None
     if role is None:
+        variant = from_sharegpt(message)
+        if variant is not None:
+            return add_message(build, variant, report, line, key)
         report.unknown(f"role:{record_type(message)}")
         role = "other"
     content = message.get("content")
+    if type(content) is str and "<tool_" in content and role != "system" and not message.get("tool_calls"):
+        tagged = "<tool_call>" if role == "assistant" else "<tool_response>"
+        if tagged in content:
+            for variant in from_tagged_text(role, content):
+                add_message(build, {**message, **variant}, report, line, key)
+            return None
+    elif type(content) is list and has_bedrock(content):
+        content = from_bedrock(content)
+        message = {**message, "content": content}
     at = author = None
     plain = _RARE.isdisjoint(message)
     if not plain:
@@ -97,6 +131,10 @@ def add_message(
         _openai_calls(build, calls, report, at, line)
     if plain and blocks is None:
         return index
+    for ran in message.get("executed_tools") or []:  # Groq runs some tools itself
+        if isinstance(ran, dict):
+            made = build.call(str(ran.get("name") or ran.get("type") or ""), ran.get("arguments"), line=line)
+            build.result(ran.get("output") or "", call=made, line=line, inline=True)
     legacy = message.get("function_call")
     if isinstance(legacy, dict) and not calls:
         build.call(legacy.get("name", ""), legacy.get("arguments"), at=at, line=line)
@@ -216,7 +254,7 @@ def _blocks(build: SessionBuilder, blocks: list[Any], at: Any, line: int | None,
     With `turn`, the message comes in parts, and a call of that turn may be told again.
     """
     for block in blocks:
-        kind = block.get("type") if isinstance(block, dict) else None
+        kind = str(block.get("type")) if isinstance(block, dict) else None
         if kind in _USE:
             build.call(
                 block.get("name", ""),

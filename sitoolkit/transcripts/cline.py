@@ -226,7 +226,7 @@ class _Interface:
 
     def take(self, record: Mapping[str, Any], line: int) -> None:
         kind = record.get("type")
-        what = record.get(str(kind))
+        what = str(record.get(str(kind)))
         at, text = record.get("ts"), text_of(record.get("text"))
         if record.get("partial") is True:
             return

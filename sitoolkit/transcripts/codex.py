@@ -241,7 +241,7 @@ class _Rollout:
         self.build.result(value, call_id=call_id, at=at, line=line, **told)
 
     def _event(self, event: Mapping[str, Any], at: Any, line: int) -> None:
-        build, kind = self.build, event.get("type")
+        build, kind = self.build, str(event.get("type"))
         call_id = _text(event.get("call_id"))
         if kind == "token_count":
             info = event.get("info")

@@ -116,12 +116,12 @@ def add_item(
     build: SessionBuilder, item: dict[str, Any], report: ReadReport, line: int | None, at: Any = None
 ) -> None:
     """Add one item."""
-    kind = item.get("type")
+    kind = str(item.get("type"))
     at = at or item.get("timestamp") or item.get("created_at")
     if kind in _OUTPUTS:
         _output(build, item, at, line)
     elif kind in _CALLS:
-        _call(build, item, str(kind), at, line)
+        _call(build, item, kind, at, line)
     elif kind in _SILENT:
         return
     elif "role" in item:

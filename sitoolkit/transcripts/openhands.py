@@ -249,7 +249,7 @@ class _Conversation:
             build.turn("system", text_of(event.get("system_prompt")), at=at, line=line)
         elif kind == "MessageEvent":
             message = event["llm_message"] if isinstance(event.get("llm_message"), Mapping) else {}
-            role: Any = message.get("role", event.get("source"))
+            role: Any = str(message.get("role", event.get("source")))
             role = {"user": "user", "assistant": "assistant", "agent": "assistant", "system": "system"}.get(
                 role, "other"
             )
@@ -304,7 +304,7 @@ class _Conversation:
         )  # fmt: skip
         if action is None:  # the arguments did not fit the tool: an AgentErrorEvent follows
             build.note("an action was refused before it ran")
-        self.actions[event.get("id")] = call
+        self.actions[str(event.get("id"))] = call
 
     def _v1_observation(self, event: Mapping[str, Any], at: Any, line: int) -> None:
         seen = event["observation"] if isinstance(event.get("observation"), Mapping) else {}
@@ -325,7 +325,7 @@ class _Conversation:
         self._answer(event, value, at, line, **told)
 
     def _answer(self, event: Mapping[str, Any], value: Any, at: Any, line: int, **told: Any) -> None:
-        call = self.actions.get(event.get("action_id"))
+        call = self.actions.get(str(event.get("action_id")))
         call_id = _text(event.get("tool_call_id"))
         if call is not None and call.answered:
             call = None
@@ -389,7 +389,7 @@ class _Conversation:
             line=line,
             turn=turn,
         )
-        self.actions[event.get("id")] = call
+        self.actions[str(event.get("id"))] = call
         self._v0_usage(event)
         if action in ("finish", "reject") and "tool_call_id" not in meta:
             build.result(
@@ -410,7 +410,7 @@ class _Conversation:
         build, kind, at = self.build, str(event["observation"]), event.get("timestamp")
         extras = event["extras"] if isinstance(event.get("extras"), Mapping) else {}
         meta = event["tool_call_metadata"] if isinstance(event.get("tool_call_metadata"), Mapping) else {}
-        call = self.actions.get(event.get("cause"))
+        call = self.actions.get(str(event.get("cause")))
         call_id = _text(meta.get("tool_call_id"))
         if kind in _QUIET_OBSERVATIONS and (call is None or call.answered):
             if kind == "agent_state_changed" and extras.get("agent_state") in ("error", "rejected"):

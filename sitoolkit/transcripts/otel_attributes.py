@@ -285,7 +285,7 @@ def _messages(span: Span, flat: Mapping[str, Any], events: list[Mapping[str, Any
 def _from_events(events: list[Mapping[str, Any]], *, answers: bool) -> list[Any]:
     found: list[Any] = []
     for event in events:
-        name = event.get("name")
+        name = str(event.get("name"))
         about = flat_attributes(event.get("attributes"))
         if name == "gen_ai.content.prompt" and not answers:
             found.append({"role": "user", "content": about.get("gen_ai.prompt")})

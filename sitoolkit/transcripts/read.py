@@ -64,6 +64,20 @@ def read_sessions(
             if alone:
                 raise
             report.put_aside(fault.file or str(path), fault.line, fault.reason.removeprefix(f"{path}: "))
+        except (
+            TypeError,
+            KeyError,
+            IndexError,
+            AttributeError,
+            ValueError,
+            OverflowError,
+            RecursionError,
+        ) as fault:
+            # a shape that the reader did not think of: the file is named, the others are still read
+            reason = f"the reader does not understand it ({type(fault).__name__}: {str(fault)[:120]})"
+            if alone:
+                raise TranscriptError(f"{path}: {reason}", file=str(path), reason=reason) from fault
+            report.put_aside(str(path), None, reason)
 
 
 def found_in(asked: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[Path, Any]]:

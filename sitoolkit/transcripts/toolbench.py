@@ -153,7 +153,7 @@ class _Walk:
             if error:
                 told["error"] = text_of(error)
             value = as_json(value["response"])
-        if code in _CODES:
+        if isinstance(code, int) and code in _CODES:
             told.update(typed_error=_CODES[code], is_error=True)
         self.build.result(value, call=call, line=self.line, inline=True, **told)
 
