@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sitoolkit.workspace import Workspace
 
 from sitoolkit.errors import ScopeError, TimeError
 from sitoolkit.loops.capture import capture_sessions
@@ -18,6 +17,7 @@ from sitoolkit.records import Claim, Outcome, Session, parse_time
 from sitoolkit.settings import Settings
 from sitoolkit.testing import FixedClock, HashingEmbedder, Scene
 from sitoolkit.transcripts import read_sessions
+from sitoolkit.workspace import Workspace
 
 DATA = Path(__file__).parents[1] / "data"
 AT = parse_time("2026-05-04T08:00:00Z")
@@ -156,6 +156,17 @@ def test_events_without_a_time_count_at_their_import_and_say_so(ws: Workspace) -
     assert report.notes == ("agent:services: 6 of 6 events carry no time and count at their import",)
     assert report.windows[0].end == "2026-06-01T08:00:00Z"
     assert distill_patterns(ws, as_of="2026-05-31T00:00:00Z").groups_seen == 0
+
+
+def test_a_pattern_that_a_person_retired_stays_retired_until_something_new_is_seen(ws: Workspace) -> None:
+    capture_sessions(ws, registrations())
+    [pattern] = distill_patterns(ws).patterns
+    ws.memory.set_status([pattern.id], "retired", run_id="by-hand", reason="not ours")
+    report = distill_patterns(ws)
+    assert report.patterns_written == 0 and report.patterns[0].result == "retired"
+    assert patterns(ws, status="active") == []
+    capture_sessions(ws, registrations([("minio_lab", "minio", "10.0.0.5:9000", "MINIO_TOKEN")], start=6))
+    assert distill_patterns(ws).patterns_written == 1
 
 
 def test_a_dry_run_writes_nothing(ws: Workspace) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from sitoolkit.claims import shapes
 from sitoolkit.claims.contents import Content, evidence_of
 from sitoolkit.claims.stats import unseen_value_chance, wilson_lower
-from sitoolkit.claims.templates import find_template
+from sitoolkit.claims.templates import find_template, is_open, template_matches
 from sitoolkit.records import Claim, canonical_json, digest
 
 __all__ = ["always_given", "argument_claims", "argument_order", "code", "listing", "make_claim", "presence"]
@@ -187,7 +187,9 @@ def _text_claims(
     found = None if prose else find_template(name, [content.args for content in holders], min_support)
     if found and (found[1] == count or wilson_lower(found[1], count) >= MIN_WILSON):
         claims.append(_template(tool, name, found[0], holders, when))
-    if _closed(counts, count, MAX_SET) and not prose:
+    # what a template settles without a free part needs no list of its values
+    settled = bool(claims) and found is not None and found[1] == count and not is_open(found[0])
+    if _closed(counts, count, MAX_SET) and not prose and not settled:
         members = sorted(set(values))
         text = f"{code(name)}{when} is one of {listing(members)}."
         claims.append(make_claim(tool, "closed_set", text, holders, count, {"arg": name, "values": members}))
@@ -197,8 +199,6 @@ def _text_claims(
 
 
 def _template(tool: str, name: str, template: str, holders: Sequence[Content], when: str) -> Claim:
-    from sitoolkit.claims.templates import template_matches
-
     holds = [content for content in holders if template_matches(template, content.args[name], content.args)]
     data = {"arg": name, "template": template}
     if len(holds) == len(holders):

@@ -14,7 +14,7 @@ from typing import Any
 from sitoolkit.claims.shapes import SHAPES
 from sitoolkit.claims.stats import wilson_lower
 
-__all__ = ["find_template", "template_args", "template_matches"]
+__all__ = ["find_template", "is_open", "template_args", "template_matches"]
 
 Args = Mapping[str, Any]
 _TRANSFORMS: dict[str, Callable[[str], str]] = {
@@ -181,6 +181,11 @@ def template_args(template: str) -> list[str]:
     """
     names = (found.split("|")[0] for found in _PLACE.findall(template))
     return [name for name in names if name not in (*_FREE, "date")]
+
+
+def is_open(template: str) -> bool:
+    """Whether a part of the template is free, so that other arguments do not settle the value."""
+    return any(place in (*_FREE, "date") for place in _PLACE.findall(template))
 
 
 def template_matches(template: str, value: str, row: Args) -> bool:

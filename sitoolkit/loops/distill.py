@@ -76,7 +76,9 @@ class Pattern(Record):
     first_seen: str | None = None
     last_seen: str | None = None
     note: str = ""
-    result: str = ""  # written, superseded (replaced an older one), unchanged, blocked, failed, preview
+    result: str = (
+        ""  # written, superseded (an older one), unchanged, retired, quarantined, blocked, failed, preview
+    )
     text: str = ""
 
 
@@ -309,12 +311,15 @@ def _write(
     done: list[Pattern] = []
     memories: list[Memory] = []
     dropped = 0
-    held = _held(ws)
+    held, taken_out = _held(ws)
     for pattern in patterns:
         basis = digest("pattern", pattern.tool, [claim.to_json() for claim in pattern.claims], ws.chat.name)
         older = held.get((pattern.scope, pattern.tool))
         if older is not None and older.payload.get("basis") == basis:
             done.append(_as_held(pattern, older))
+            continue
+        if basis in taken_out:  # nothing new was seen since; a person's word stands
+            done.append(_as_held(pattern, taken_out[basis]))
             continue
         wording = word_claims(ws.chat, pattern.claims, f"conventions of the tool {pattern.tool}")
         dropped += len(wording.dropped)
@@ -334,12 +339,12 @@ def _write(
         )
     superseded: tuple[str, ...] = ()
     if run_id is None:
-        done = [p if p.result == "unchanged" else p.model_copy(update={"result": "preview"}) for p in done]
+        done = [p.model_copy(update={"result": "preview"}) if p.result in _NEW else p for p in done]
     elif memories:
         report = ws.memory.upsert(memories, run_id=run_id)
         superseded = report.superseded
         items = iter(report.items)
-        done = [p if p.result == "unchanged" else _with_item(p, next(items)) for p in done]
+        done = [_with_item(p, next(items)) if p.result in _NEW else p for p in done]
     counts = [p.result for p in done]
     return base.model_copy(
         update={
@@ -353,6 +358,9 @@ def _write(
     )
 
 
+_NEW = ("written", "superseded")
+
+
 def _with_item(pattern: Pattern, item: Any) -> Pattern:
     result = pattern.result if item.result in ("written", "superseded", "repeated") else item.result
     note = (
@@ -361,23 +369,26 @@ def _with_item(pattern: Pattern, item: Any) -> Pattern:
     return pattern.model_copy(update={"id": item.id, "result": result, "note": note})
 
 
-def _held(ws: Workspace) -> dict[tuple[Scope, str], Memory]:
-    """The active pattern of each scope and tool."""
-    rows = ws.memory.rows(category=Category.EXPERT_KNOWLEDGE, status=Status.ACTIVE)
-    return {
-        (row.scope, str(row.payload.get("tool"))): row
-        for row in rows
-        if (row.slot or "").startswith("pattern:")
-    }
+def _held(ws: Workspace) -> tuple[dict[tuple[Scope, str], Memory], dict[str, Memory]]:
+    """The active pattern of each scope and tool, and the patterns that someone took out, by what they rest on."""
+    active: dict[tuple[Scope, str], Memory] = {}
+    taken_out: dict[str, Memory] = {}
+    for row in ws.memory.rows(category=Category.EXPERT_KNOWLEDGE):
+        if not (row.slot or "").startswith("pattern:"):
+            continue
+        if row.status is Status.ACTIVE:
+            active[row.scope, str(row.payload.get("tool"))] = row
+        elif row.status in (Status.RETIRED, Status.QUARANTINED):
+            taken_out[str(row.payload.get("basis"))] = row
+    return active, taken_out
 
 
 def _as_held(pattern: Pattern, row: Memory) -> Pattern:
-    claims = tuple(Claim.model_validate(claim) for claim in row.payload["claims"])
     update = {
         "id": row.id,
-        "claims": claims,
+        "claims": tuple(Claim.model_validate(claim) for claim in row.payload["claims"]),
         "written_by": row.written_by,
-        "result": "unchanged",
+        "result": "unchanged" if row.status is Status.ACTIVE else row.status.value,
         "text": row.text,
     }
     return pattern.model_copy(update=update)
