@@ -36,6 +36,7 @@ __all__ = [
     "SHELL_ERROR",
     "SHELL_SIGNS",
     "STATUS_KEYS",
+    "STATUS_TYPES",
     "TESTS_FAILED",
     "TIMEOUT_TEXT",
     "TIMEOUT_WORDS",
@@ -51,6 +52,11 @@ FAILED_WORDS = frozenset({
     "incomplete", "fatal", "not_ok", "unsuccessful", "err", "ko", "aborted_with_error", "output-error", "tool_error", "2",
     "agenterror",
 })  # fmt: skip
+STATUS_TYPES = {
+    "denied": "permission", "forbidden": "permission", "unauthorized": "permission", "permission_denied": "permission",
+    "not_found": "notfound", "notfound": "notfound", "invalid": "validation", "invalid_argument": "validation",
+    "conflict": "conflict", "already_exists": "conflict", "unavailable": "unavailable", "unimplemented": "unimplemented",
+}  # fmt: skip
 TIMEOUT_WORDS = frozenset({"timeout", "timed_out", "timedout", "deadline_exceeded", "time_out"})
 CANCELLED_WORDS = frozenset({
     "cancelled", "canceled", "aborted", "interrupted", "killed", "skipped", "declined", "user_rejected", "rejected_by_user",
@@ -69,7 +75,7 @@ TYPED = (
     (FailureMode.CONFLICT, "conflict conflicterror fileexistserror alreadyexists alreadyexistserror integrityerror eexist resourceconflict failedprecondition aborted optimisticlockerror isadirectory isadirectoryerror notadirectoryerror"),
     (FailureMode.NETWORK, "connectionerror connectionrefusederror connectionreseterror connectionabortederror connecterror gaierror sslerror networkerror ratelimiterror ratelimit toomanyrequests apiconnectionerror serviceunavailable unavailable proxyerror urlerror brokenpipeerror remotedisconnected"),
     (FailureMode.RUNTIME, "runtimeerror assertionerror zerodivisionerror attributeerror nameerror recursionerror memoryerror oserror ioerror systemerror arithmeticerror overflowerror stopiteration internalservererror internalerror toolexecutionerror referenceerror rangeerror panic calledprocesserror subprocesserror"),
-    (FailureMode.ARGS, "validationerror valueerror typeerror badrequest badrequesterror invalidargument invalidargumenterror argumenterror invalidparams invalidinput inputvalidationerror missingargument unprocessableentity toolinputerror modelretry tooluseerror tooluse_failed toolusefailed schemaerror invalidrequesterror outofrange limit outputlimit"),
+    (FailureMode.ARGS, "validation validationerror valueerror typeerror badrequest badrequesterror invalidargument invalidargumenterror argumenterror invalidparams invalidinput inputvalidationerror missingargument unprocessableentity toolinputerror modelretry tooluseerror tooluse_failed toolusefailed schemaerror invalidrequesterror outofrange limit outputlimit"),
 )  # fmt: skip
 TYPED_MODES = {word: mode for mode, words in TYPED for word in words.split()}
 QUOTING_WORDS = frozenset({

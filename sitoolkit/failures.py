@@ -47,6 +47,7 @@ from sitoolkit.failure_patterns import (
     SHELL_ERROR,
     SHELL_SIGNS,
     STATUS_KEYS,
+    STATUS_TYPES,
     TESTS_FAILED,
     TIMEOUT_WORDS,
     TYPED_MODES,
@@ -214,8 +215,12 @@ def judge(
         return Verdict(TIMEOUT, FailureMode.TIMEOUT.value, _cut(told or text) or f"status {status}", "status")
     if word in CANCELLED_WORDS:
         return Verdict(CANCELLED, None, _cut(told or text) or f"status {status}", "status")
-    if word in FAILED_WORDS:
-        return _failed(told or text, "status", tool, typed_error, exit_code, off)
+    if len(word) == 3 and word.isdigit() and word[0] in "45":
+        mode = HTTP_MODES.get(int(word), FailureMode.ARGS if word[0] == "4" else FailureMode.RUNTIME)
+        outcome = TIMEOUT if mode is FailureMode.TIMEOUT else FAILURE
+        return Verdict(outcome, mode.value, _cut(told or text) or f"status {status}", "status")
+    if word in FAILED_WORDS or word in STATUS_TYPES:
+        return _failed(told or text, "status", tool, typed_error or STATUS_TYPES.get(word), exit_code, off)
     if isinstance(exit_code, int) and exit_code != 0 and "exit-code" not in off:
         return _failed(told or text, "exit-code", tool, typed_error, exit_code, off)
     if (told or typed_error) and "typed-error" not in off:
@@ -230,7 +235,7 @@ def judge(
         return Verdict(SUCCESS, None, None, "exit-code")
     if is_error is False and "flag-ok" not in off:
         return Verdict(SUCCESS, None, None, "flag-ok")
-    if word in GOOD_WORDS:
+    if word in GOOD_WORDS or (len(word) == 3 and word.isdigit() and word[0] == "2"):
         return Verdict(SUCCESS, None, None, "status")
     if envelope is not None:
         return Verdict(SUCCESS, None, None, "result")

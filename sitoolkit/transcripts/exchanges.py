@@ -163,7 +163,43 @@ def _gist(chain: _Chain) -> list[tuple[str, str]]:
 
 
 def _starts_with(messages: list[Any], earlier: list[Any]) -> bool:
-    return len(messages) >= len(earlier) and messages[: len(earlier)] == earlier
+    """Do the messages begin with the earlier ones, apart from what clients move about (cache marks, thinking)?"""
+    begin = messages[: len(earlier)]
+    return len(begin) == len(earlier) and (
+        begin == earlier or [_bare(m) for m in begin] == [_bare(m) for m in earlier]
+    )
+
+
+_MOVED = frozenset(
+    {
+        "cache_control",
+        "cachePoint",
+        "reasoning",
+        "reasoning_content",
+        "thought_signature",
+        "thoughtSignature",
+        "annotations",
+        "refusal",
+    }
+)
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: _bare(item) for key, item in value.items() if key not in _MOVED and item is not None}
+        content = kept.get("content")
+        if isinstance(content, list):
+            content = [
+                part
+                for part in content
+                if not (isinstance(part, dict) and part.get("type") in ("thinking", "redacted_thinking"))
+            ]
+            texts = [
+                part["text"] for part in content if isinstance(part, dict) and set(part) == {"type", "text"}
+            ]
+            kept["content"] = "\n".join(texts) if len(texts) == len(content) else content
+        return kept
+    return [_bare(item) for item in value] if isinstance(value, list) else value
 
 
 def _output(response: dict[str, Any]) -> list[Any]:
@@ -182,12 +218,16 @@ def _said(provider: str, request: dict[str, Any]) -> list[Any]:
 def _provider(request: dict[str, Any], response: dict[str, Any]) -> str | None:
     if "contents" in request or "candidates" in response:
         return gemini.NAME
-    if "choices" in response or (
-        "messages" in request and "error" in response and "max_tokens" not in request
+    if (
+        "choices" in response
+        or isinstance(response.get("message"), dict)
+        or ("messages" in request and "error" in response and "max_tokens" not in request)
     ):
         return "openai-chat"
     if isinstance(response.get("content"), list) and response.get("type") == "message":
         return "anthropic"
+    if isinstance(response.get("output"), dict) and isinstance(response["output"].get("message"), dict):
+        return "bedrock"
     if isinstance(response.get("output"), list) or response.get("object") == "response":
         return "openai-responses"
     if isinstance(request.get("messages"), list):
@@ -310,6 +350,10 @@ def _answer(response: dict[str, Any]) -> list[Any]:
         and isinstance(choices[0].get("message"), dict)
     ):
         return [{"role": "assistant", **choices[0]["message"]}]
+    inner = response.get("output")
+    for message in (response.get("message"), inner.get("message") if isinstance(inner, dict) else None):
+        if isinstance(message, dict) and ("content" in message or "tool_calls" in message):
+            return [{"role": "assistant", **message}]  # Cohere, Ollama; Bedrock
     if isinstance(response.get("content"), list):
         return [{"role": response.get("role", "assistant"), "content": response["content"]}]
     return []

@@ -84,7 +84,7 @@ def read_conversations(source: TranscriptFile, report: ReadReport, name: str) ->
         )
         if about.get("system"):
             build.turn("system", content_text(about["system"]), line=line)
-        add_messages(build, messages, report, line)
+        add_messages(build, [*messages, *_answer(about, messages)], report, line)
         usage = about.get("usage")
         if usage:
             build.usage(**usage_of(usage))
@@ -100,6 +100,17 @@ def _messages(value: Any) -> list[Any] | None:
             return found
     body = value.get("body")
     return _messages(body) if isinstance(body, dict) else None
+
+
+def _answer(about: dict[str, Any], messages: list[Any]) -> list[dict[str, Any]]:
+    """The answer that a request log keeps beside the messages it was asked with."""
+    for place in (about, about.get("response"), about.get("output")):
+        choices = place.get("choices") if isinstance(place, dict) else None
+        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+            answer = choices[0].get("message")
+            if isinstance(answer, dict) and (not messages or messages[-1] != answer):
+                return [{"role": "assistant", **answer}]
+    return []
 
 
 def _message_line(build: SessionBuilder, message: Any, report: ReadReport, line: int) -> None:

@@ -562,3 +562,98 @@ def test_openai_conversations_say_who_and_what_where_they_do(tmp_path: Path, ext
     assert (session.agent, session.project, session.reward) == (
         ("ops", "p", 0.5) if extra else ("", None, None)
     )
+
+
+def test_sharegpt_and_calls_written_as_text(tmp_path: Path) -> None:
+    conversation = {
+        "conversations": [
+            {"from": "human", "value": "weather?"},
+            {"from": "function_call", "value": '{"name": "weather", "arguments": {"city": "Rome"}}'},
+            {"from": "observation", "value": "Error: no such city"},
+            {
+                "from": "gpt",
+                "value": 'I try again.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Roma"}}\n</tool_call>',
+            },
+            {
+                "from": "tool",
+                "value": '<tool_response>\n{"name": "weather", "content": "fine"}\n</tool_response>',
+            },
+            {"from": "gpt", "value": "It is fine."},
+        ]
+    }
+    sessions, report = _read(tmp_path, conversation, {**conversation, "id": "second"})
+    for session in sessions:
+        assert [(call.tool, call.args, call.result, call.outcome) for call in session.calls] == [
+            ("weather", {"city": "Rome"}, "Error: no such city", Outcome.FAILURE),
+            ("weather", {"city": "Roma"}, "fine", Outcome.SUCCESS),
+        ]
+        assert [turn.text for turn in session.turns] == ["weather?", "", "I try again.", "It is fine."]
+    assert report.orphaned == 0 and not report.unknown_types
+
+
+def test_bedrock_converse_exchanges(tmp_path: Path) -> None:
+    user = {"role": "user", "content": [{"text": "go"}]}
+    asks = {
+        "role": "assistant",
+        "content": [{"text": "I look."}, {"toolUse": {"toolUseId": "t1", "name": "ls", "input": {"p": 1}}}],
+    }
+    tells = {
+        "role": "user",
+        "content": [
+            {"toolResult": {"toolUseId": "t1", "content": [{"text": "no such folder"}], "status": "error"}}
+        ],
+    }
+    answer = {"role": "assistant", "content": [{"text": "Gone."}]}
+
+    def exchange(messages: list[Any], said: Any) -> dict[str, Any]:
+        return {
+            "request": {"uri": "x", "body": {"messages": messages}},
+            "response": {"body": {"output": {"message": said}}},
+        }
+
+    (session,), report = _read(tmp_path, [exchange([user], asks), exchange([user, asks, tells], answer)])
+    assert [(call.tool, call.args, call.result, call.outcome) for call in session.calls] == [
+        ("ls", {"p": 1}, "no such folder", Outcome.FAILURE)
+    ]
+    assert [turn.text for turn in session.turns] == ["go", "I look.", "Gone."]
+    assert report.orphaned == 0
+
+
+def test_a_request_log_keeps_the_answer_beside_the_messages(tmp_path: Path) -> None:
+    answer = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c", "function": {"name": "get", "arguments": "{}"}}],
+    }
+    (session,), _ = _read(
+        tmp_path,
+        {
+            "model": "m",
+            "messages": [{"role": "user", "content": "a"}],
+            "response": {"choices": [{"message": answer}]},
+        },
+    )
+    assert [call.tool for call in session.calls] == ["get"]
+
+
+def test_a_restated_request_whose_cache_marks_moved_is_one_conversation(tmp_path: Path) -> None:
+    def said(text: str, cached: bool) -> dict[str, Any]:
+        return {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": text, **({"cache_control": {"type": "ephemeral"}} if cached else {})}
+            ],
+        }
+
+    def exchange(messages: list[Any], text: str) -> dict[str, Any]:
+        body = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": text}]}
+        return {
+            "request": {"uri": "x", "body": {"max_tokens": 1, "messages": messages}},
+            "response": {"body": body},
+        }
+
+    mine = {"role": "assistant", "content": [{"type": "text", "text": "b"}]}
+    (session,), _ = _read(
+        tmp_path, [exchange([said("a", True)], "b"), exchange([said("a", False), mine, said("c", True)], "d")]
+    )
+    assert [turn.text for turn in session.turns] == ["a", "b", "c", "d"]
