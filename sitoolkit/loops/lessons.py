@@ -276,20 +276,19 @@ def lesson_effects(ws: Workspace, *, now: datetime | str | None = None) -> list[
     if not lessons:
         return []
     tools = {str(memory.payload["tool"]) for memory in lessons}
-    first = min(memory.created_at for memory in lessons if memory.created_at)
-    calls = list(ws.telemetry.invocations(since=first - timedelta(days=EFFECT_DAYS), until=end, tools=tools))
+    calls = [call for call in ws.telemetry.invocations(until=end, tools=tools) if call.started_at is not None]
+    times = {call.id: call.started_at for call in calls}
     effects = []
     for memory in lessons:
         learned = memory.created_at
         assert learned is not None
+        # What the lesson rests on may be older than the day it was learned: the time before ends there.
+        seen = max((when for one in memory.evidence if (when := times.get(one)) is not None), default=learned)
+        begin = min(seen, learned) - timedelta(days=EFFECT_DAYS)
         before, after = [0, 0], [0, 0]
         for call in calls:
             at = call.started_at
-            if (
-                call.tool != memory.payload["tool"]
-                or at is None
-                or at < learned - timedelta(days=EFFECT_DAYS)
-            ):
+            if call.tool != memory.payload["tool"] or at is None or at < begin:
                 continue
             if memory.scope.kind == "agent" and call.agent != memory.scope.name:
                 continue
