@@ -28,7 +28,15 @@ _TARGET_CHARS = 300
 _SAID_CHARS = 20_000  # of what the agent said and did, for evidence
 _LEAD_CHARS = 24  # a phrase that begins later stands within a sentence about something else
 _ASKS = re.compile(r"\?[\s\"')*_`]*(?:$|\n)|\?[^?]{0,160}$")
-_ACTED = re.compile(r"\b(?:I|we|ich|wir)(?:'ve|'ll|'m| have| am| will| habe| werde)? \w+", re.IGNORECASE)
+# The agent tells of something that it did or is about to do: "I've added …", "Done.", "… now returns".
+_ACTED = re.compile(
+    r"\b(?:I|we|ich|wir)(?:'ve|'ll|'m| have| am| will| habe| werde)? (?!(?:see|found|find|can|could|need|understand|know|think|apologi[sz]e|sorry|afraid|would|hope|"
+    r"appreciate|do|did|don't|have|sehe|kann|brauche|verstehe|weiß|glaube)\b)\w+|\b(?:done|fixed|updated|added|created|removed|changed|refactored|renamed|implemented|moved|"
+    r"deleted|replaced|converted|now|jetzt|erledigt|fertig|here(?:'s| is)|hier ist)\b"
+    r"|\b(?:script|function|code|file|class|module|tests?|query|loop|regex|component|endpoint|page|button|chart|table|column|config|job|build|report|summary|text|"
+    r"path|service|variable|parser|method|migration|branch|commit|docs|readme|image|container|funktion|datei|skript|tabelle|spalte|liste|werte|bericht|klasse|logs)\b",
+    re.IGNORECASE,
+)
 _WORDS = re.compile(r"[\w./-]{2,}")
 _COMMON = frozenset(
     [
@@ -167,7 +175,14 @@ def _before(turns: Sequence[Turn]) -> _Before | None:
     codes = [value for call in calls[-6:] for value in _texts(call.args) if "\n" in value]
     asked = bool(_ASKS.search(said.rstrip()[-400:])) if not _acted_last(theirs) else False
     acted = bool(theirs[-1].calls) or bool(_ACTED.search(said[-600:]))
-    return _Before(said, asked, acted, frozenset(_WORDS.findall(material)), calls, (*codes, *blocks))
+    return _Before(
+        said,
+        asked,
+        acted,
+        frozenset(word.strip(".-/") for word in _WORDS.findall(material)),
+        calls,
+        (*codes, *blocks),
+    )
 
 
 def _acted_last(turns: Sequence[Turn]) -> bool:
@@ -300,7 +315,8 @@ def _mere_not(table: PhraseTable, match: re.Match[str]) -> bool:
     """Whether the `not` that was taken for "X, not Y" belongs to a verb: "it does not work"."""
     aux = table.guards.get("aux")
     wanted = match.groupdict().get("x")
-    return bool(aux and wanted and aux.search(wanted.strip()))
+    joined = re.search(r"\b(?:instead of|rather than|statt|anstatt)\b", match.group(), re.IGNORECASE)
+    return bool(aux and wanted and not joined and aux.search(wanted.strip()))
 
 
 def _yields(
@@ -336,6 +352,8 @@ def _has(
         leading = _leading(table, words, clause, match, before)
         if need == "leading" and not leading:
             return False
+        if need == "first" and not _leading(table, words, clause, match, before, anyhow=True):
+            return False
         unwanted = match.groupdict().get("y") or match.group()
         if need == "evidence" and not _evident(unwanted, before):
             condition = table.guards.get("condition")
@@ -352,16 +370,26 @@ def _invites(table: PhraseTable, before: _Before) -> bool:
     return bool(asks and asks.search(before.said, max(0, len(before.said) - 300)))
 
 
-def _leading(table: PhraseTable, words: str, clause: Clause, match: re.Match[str], before: _Before) -> bool:
-    """Whether the message begins with the match, as an answer to what the agent did and not as a next task."""
+def _leading(
+    table: PhraseTable,
+    words: str,
+    clause: Clause,
+    match: re.Match[str],
+    before: _Before,
+    anyhow: bool = False,
+) -> bool:
+    """Whether the message begins with the match, or with a refusal, as an answer to what the agent did and not as a next task."""
+    if before.asked or _invites(table, before):
+        return False
+    refuses, on = table.guards.get("refuses"), table.guards.get("next")
+    if refuses and refuses.match(words, len(words) - len(words.lstrip())):
+        return True
     if (
-        before.asked
-        or _invites(table, before)
-        or not clause.first
+        not (before.acted or anyhow)
+        or not clause.opening
         or match.start() - clause.sentence_start > _LEAD_CHARS
     ):
         return False
-    on = table.guards.get("next")
     return not (on and on.match(words, clause.sentence_start, clause.sentence_end))
 
 
@@ -391,13 +419,14 @@ def _mentioned(unwanted: str, before: _Before) -> bool:
     """Whether what the user does not want occurs in what the agent said or did."""
     words = [word.lower().strip(".-/") for word in _WORDS.findall(unwanted)[:6]]
     telling = [word for word in words if word not in _COMMON] or words
-    return bool(telling) and all(
+    known = sum(
         any(
             word == one or (len(word) > 3 and one.startswith(word[: max(4, min(5, len(word) - 1))]))
             for one in before.words
         )
-        for word in telling[:3]
+        for word in telling
     )
+    return bool(telling) and 2 * known >= len(telling)
 
 
 _TRIM = re.compile(

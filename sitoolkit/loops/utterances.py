@@ -29,6 +29,12 @@ _LOG_LINE = re.compile(
     r"(?:def|class|import|from \S+ import|return|const|let|var|function|public|private|if \(|for \(|while \(|#include|package|SELECT|INSERT|UPDATE)\b.*[;:{(),]\s*$|"
     r".*[;{}]\s*$|[\w.]+\(.*\)\s*$|[\w.\[\]\"']+ = .+$|\{.*\}\s*$)"
 )
+# What stands behind the colon of such an order is its material.
+_MATERIAL = re.compile(
+    r"\s*(?:please |can you |could you |bitte )?(?:translate|proofread|summari[sz]e|rewrite|rephrase|paraphrase|explain|correct|analy[sz]e|classify|review|übersetze?|erkläre?|"
+    r"fasse|korrigiere?|what (?:does|do|is)|how (?:do|would) you say|was (?:heißt|bedeutet))\b[^:\n]{0,80}:\s",
+    re.IGNORECASE,
+)
 _SENTENCE = re.compile(r"[^.!?;\n]+(?:\.(?=[\w/])[^.!?;\n]*)*[.!?;]*")
 _PART = re.compile(
     r"[,:—–]\s+|\s-\s|,(?=\w)|\b(?:but|and then|so|because|since|aber|und|weil|denn)\s+(?=you\b|i\b|that\b|this\b|it\b|don'?t\b|stop\b|please\b|not\b|du\b|ich\b|das\b)",
@@ -43,6 +49,7 @@ class Clause(NamedTuple):
     sentence_start: int
     sentence_end: int
     first: bool  # nothing but openers stands before it
+    opening: bool  # it stands in the first sentence
     question: bool
 
 
@@ -70,6 +77,9 @@ def _own(text: str) -> str:
     text = text.replace("’", "'").replace("´", "'").replace("###STOP###", " " * 10)
     if "```" in text or "~~~" in text:
         text = _FENCE.sub(_blank, text)
+    material = _MATERIAL.match(text)
+    if material:
+        text = text[: material.end()] + re.sub(r"[^\n]", " ", text[material.end() :])
     if "<" in text:
         text = _BLOCK.sub(_blank, text)
     text = "".join(_blank_line(line) for line in text.splitlines(keepends=True))
@@ -107,5 +117,7 @@ def clauses(words: str) -> Iterator[Clause]:
             *(sentence.start() + part.end() for part in _PART.finditer(body, lead + 1)),
         ]
         for number, start in enumerate(starts):
-            yield Clause(start, sentence.start() + lead, sentence.end(), not said and number == 0, question)
+            yield Clause(
+                start, sentence.start() + lead, sentence.end(), not said and number == 0, not said, question
+            )
         said = True
