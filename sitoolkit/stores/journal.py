@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,8 @@ from sitoolkit.stores.log import (
 
 __all__ = ["Cursor", "Entry", "Journal", "Verdict"]
 
+_ACCESS = "access.json"  # counts of recalls up to a place, so that a new process need not read all
+_SAVE_BYTES = 1 << 20
 START = "0" * 64  # `prev` of the first entry
 _HEAD = b'{"hash":"'
 _BODY = len(_HEAD) + 64 + len(b'",')  # where the hashed bytes begin
@@ -336,58 +338,96 @@ class Cursor:
         self._journal = journal
         self._mark = b'"event":' + encode_text(event)
         self._event = event
-        self._place = (
-            _Place(str(place["segment"]), int(place["offset"]), int(place["number"])) if place else _FIRST
-        )
+        self._place = _FIRST
+        self._before = b""  # the bytes before the place, by which it is known again
+        if place:
+            self._place = _Place(str(place["segment"]), int(place["offset"]), int(place["number"]))
+            self._before = bytes.fromhex(place["before"])
         self.restarted = False  # whether the last `read` had to begin anew: an entry was taken back
 
     @property
     def place(self) -> dict[str, Any]:
         """Where the next reading starts; JSON."""
-        return dict(self._place._asdict())
+        return {**self._place._asdict(), "before": self._before.hex()}
 
     def read(self) -> Iterator[dict[str, Any]]:
         """The entries that are new, as JSON objects."""
-        self.restarted = False
+        self.restarted = not self._sound()
+        if self.restarted:
+            self._place, self._before = _FIRST, b""
         for segment in self._journal.segments():
             if segment < self._place.segment:
                 continue
             path = self._journal.folder / segment
             offset, number = self._place[1:] if segment == self._place.segment else (0, 0)
-            if offset and not _line_ends_at(path, offset):
-                self._place, self.restarted = _FIRST, True
-                yield from self.read()
-                self.restarted = True
-                return
             for line in read_lines(path, offset=offset, number=number, marks=[self._mark], ends=True):
-                self._place = _Place(segment, line.end, line.number)
+                self._place, self._before = _Place(segment, line.end, line.number), line.raw[-_KNOWN_BY:]
                 if line.record.get("event") == self._event:
                     yield line.record
 
+    def _sound(self) -> bool:
+        """Whether the bytes before the place are still those that were read."""
+        if not self._place.offset:
+            return True
+        wanted = self._before + b"\n"
+        try:
+            with (self._journal.folder / self._place.segment).open("rb") as file:
+                file.seek(self._place.offset - len(wanted))
+                return file.read(len(wanted)) == wanted
+        except OSError:
+            return False
+
 
 _FIRST = _Place("", 0, 0)
-
-
-def _line_ends_at(path: Path, offset: int) -> bool:
-    with path.open("rb") as file:
-        file.seek(offset - 1)
-        return file.read(1) == b"\n"
+_KNOWN_BY = 48
 
 
 class _Access:
-    """Counts of served memories, kept up to date by reading what the journal gained."""
+    """Counts of served memories, kept up to date by reading what the journal gained; kept on disk for the next process."""
 
     def __init__(self, journal: Journal) -> None:
-        self._cursor = Cursor(journal, "recall")
+        self._journal = journal
+        self._cursor: Cursor | None = None
         self._counts: dict[str, tuple[int, datetime]] = {}
+        self._saved = _FIRST
 
     def read(self) -> dict[str, tuple[int, datetime]]:
+        if self._cursor is None:
+            self._cursor = self._load()
         fresh = list(self._cursor.read())
         if self._cursor.restarted:
             self._counts.clear()
         for record in fresh:
             self._count(record)
+        place = self._cursor._place
+        if place.segment != self._saved.segment or place.offset - self._saved.offset > _SAVE_BYTES:
+            self._save()
         return self._counts
+
+    def _load(self) -> Cursor:
+        with suppress(OSError, ValueError, KeyError, TypeError):  # a cache: without it all is read
+            kept = decode((self._journal.folder / _ACCESS).read_bytes())
+            cursor = Cursor(self._journal, "recall", kept["place"])
+            if cursor._sound():
+                self._counts = {
+                    id: (int(count), datetime.fromtimestamp(micros / 1e6, UTC))
+                    for id, (count, micros) in kept["counts"].items()
+                }
+                self._saved = cursor._place
+                return cursor
+        return Cursor(self._journal, "recall")
+
+    def _save(self) -> None:
+        assert self._cursor is not None
+        self._saved = self._cursor._place
+        if self._saved.offset < _SAVE_BYTES and self._saved.segment == (self._journal.segments() or [""])[0]:
+            return  # reading so little costs less than keeping it
+        counts = {id: (count, round(last.timestamp() * 1e6)) for id, (count, last) in self._counts.items()}
+        path = self._journal.folder / _ACCESS
+        partial = path.with_suffix(f".{os.getpid()}.partial")
+        with suppress(OSError):  # a cache
+            partial.write_bytes(encode({"place": self._cursor.place, "counts": counts}))
+            partial.replace(path)
 
     def _count(self, record: Mapping[str, Any]) -> None:
         data = record.get("data")

@@ -38,6 +38,7 @@ __all__ = [
 SCHEMA = 2
 EVIDENCE_KEPT = 200  # occurrence ids that a row carries; `seen` knows all of them by 8 bytes each
 TEXT_CHARS = 100_000  # a longer text is no memory but a document
+_FIELDS = frozenset(Memory.model_fields) - {"vector"}
 _ID = re.compile(r"mem_[0-9a-f]{24}")
 
 _TEXT = ("id", "category", "scope", "text", "payload", "origin", "status", "content_hash")
@@ -161,6 +162,8 @@ def blocked_reason(memory: Memory) -> str | None:
         ("slot", memory.slot or ""),
         *(("tags", tag) for tag in memory.tags),
     ):
+        if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+            continue
         found = _HIDDEN.search(text)
         if found and found.lastgroup:
             where = f"U+{ord(found.group()[0]):04X} at {found.start()}"
@@ -227,13 +230,10 @@ def from_arrow(table: pa.Table) -> list[Row]:
 
 def memory_of(entry: Mapping[str, Any]) -> Memory:
     """A row of the table (or of a frame) as a record, without its vector."""
-    fields = {
-        name: value for name, value in entry.items() if value is not None and name in Memory.model_fields
-    }
+    fields = {name: value for name, value in entry.items() if value is not None and name in _FIELDS}
     payload = fields.get("payload")
     if isinstance(payload, str):
         fields["payload"] = json.loads(payload)
-    fields.pop("vector", None)
     return Memory.model_validate(fields)
 
 

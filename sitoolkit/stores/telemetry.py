@@ -32,6 +32,7 @@ __all__ = ["STREAMS", "Appended", "Telemetry"]
 log = logging.getLogger(__name__)
 
 LINE_BYTES = 16 << 20  # a longer record is refused; results are bounded long before
+BY_DUCKDB_BYTES = 8 << 20  # a day larger than this is read for its ids by DuckDB, not line by line
 _VOLATILE = ("source", "result_source", "imported_at")  # where and when it was read is not what it says
 
 
@@ -399,14 +400,14 @@ class _Known:
             if done < 0:
                 continue
             if part.sealed:
-                self._take(_sealed_ids(part.path))
+                self._take_many(_sealed_ids(part.path))
                 self._read[part.name] = -1
                 continue
             size = part.path.stat().st_size
             if size <= done:
                 continue
-            if size - done > (8 << 20) and done == 0:
-                self._take(_many_ids(part.path))
+            if done == 0 and size > BY_DUCKDB_BYTES:
+                self._take_many(_many_ids(part.path))
                 self._read[part.name] = size
                 continue
             ids, bodies, versions = [], [], []
@@ -416,12 +417,10 @@ class _Known:
                 versions.append(int(line.record.get("v") or 0))
                 done = line.end
             self._read[part.name] = done
-            self._take((ids, bodies, versions))
+            self._take(ids, bodies, versions)
 
-    def _take(self, found: tuple[list[str], list[str], list[int]]) -> None:
-        ids, bodies, versions = found
-        if not ids:
-            return
+    def _take(self, ids: list[str], bodies: list[str], versions: list[int]) -> None:
+        """Take in a few."""
         names, contents = _hashes(ids), _hashes([a + b for a, b in zip(ids, bodies, strict=True)])
         self._new_ids.update(names)
         self._new_bodies.update(contents)
@@ -431,13 +430,20 @@ class _Known:
         if len(self._new_ids) > 50_000:
             import numpy as np
 
-            def merged(old: NDArray[np.uint64] | None, new: set[int]) -> NDArray[np.uint64]:
-                fresh = np.fromiter(new, np.uint64, len(new))
-                return np.unique(fresh) if old is None else np.union1d(old, fresh)
-
-            self._ids = merged(self._ids, self._new_ids)
-            self._bodies = merged(self._bodies, self._new_bodies)
+            self._ids = _merged(self._ids, np.fromiter(self._new_ids, np.uint64, len(self._new_ids)))
+            self._bodies = _merged(
+                self._bodies, np.fromiter(self._new_bodies, np.uint64, len(self._new_bodies))
+            )
             self._new_ids, self._new_bodies = set(), set()
+
+    def _take_many(self, frame: pl.DataFrame) -> None:
+        """Take in a whole day: columns id, h, v."""
+        names = frame["id"].hash(seed=_SEED).to_numpy()
+        self._ids = _merged(self._ids, names)
+        self._bodies = _merged(self._bodies, (frame["id"] + frame["h"]).hash(seed=_SEED).to_numpy())
+        for place in frame["v"].gt(0).arg_true().to_list():
+            name = int(names[place])
+            self._versions[name] = max(int(frame["v"][place]), self._versions.get(name, 0))
 
     def sort_out(self, records: Sequence[_New], stream: str) -> tuple[list[_New], Appended]:
         """Which of the records are to be written, and the report."""
@@ -480,19 +486,24 @@ class _Known:
             if not part.sealed and self._read.get(part.name, 0) >= 0:
                 self._read[part.name] = part.path.stat().st_size
         self._take(
-            (
-                [item.id for item in fresh],
-                [item.body for item in fresh],
-                [item.version for item in fresh],
-            )
+            [item.id for item in fresh], [item.body for item in fresh], [item.version for item in fresh]
         )
+
+
+_SEED = 17  # of hashes that are compared within one process alone
 
 
 def _hashes(texts: list[str]) -> list[int]:
     import polars as pl
 
-    hashed: list[int] = pl.Series(texts, dtype=pl.String).hash(seed=17).to_list()
+    hashed: list[int] = pl.Series(texts, dtype=pl.String).hash(seed=_SEED).to_list()
     return hashed
+
+
+def _merged(old: NDArray[np.uint64] | None, new: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    import numpy as np
+
+    return np.unique(new) if old is None else np.union1d(old, new)
 
 
 def _in(values: list[int], among: NDArray[np.uint64] | None) -> list[bool]:
@@ -506,21 +517,20 @@ def _in(values: list[int], among: NDArray[np.uint64] | None) -> list[bool]:
     return found
 
 
-def _sealed_ids(path: Path) -> tuple[list[str], list[str], list[int]]:
-    import pyarrow.parquet as pq
+def _sealed_ids(path: Path) -> pl.DataFrame:
+    import polars as pl
 
-    table = pq.read_table(path, columns=["id", "h", "v"])
-    return table["id"].to_pylist(), table["h"].to_pylist(), table["v"].to_pylist()
+    return pl.read_parquet(path, columns=["id", "h", "v"])
 
 
-def _many_ids(path: Path) -> tuple[list[str], list[str], list[int]]:
+def _many_ids(path: Path) -> pl.DataFrame:
     with _connect() as con:
-        rows = con.sql(
+        frame: pl.DataFrame = con.sql(
             f"select id, h, v from read_json({_text(path)}, format = 'newline_delimited', ignore_errors = true, "
             f"maximum_object_size = {2 * LINE_BYTES}, columns = {{id: 'VARCHAR', h: 'VARCHAR', v: 'INTEGER'}}) "
             "where id is not null"
-        ).to_arrow_table()
-    return rows["id"].to_pylist(), rows["h"].to_pylist(), rows["v"].to_pylist()
+        ).pl()
+    return frame
 
 
 # ---------------------------------------------------------------- records and SQL

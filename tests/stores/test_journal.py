@@ -163,3 +163,34 @@ def test_a_cursor_begins_anew_when_its_place_is_gone(journal: Journal) -> None:
     assert cursor.restarted
     again = Cursor(journal, "note", cursor.place)
     assert list(again.read()) == []
+
+
+def test_counts_of_access_are_kept_for_the_next_process(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sitoolkit.stores.journal._SAVE_BYTES", 200)
+    for number in range(10):
+        journal.append("recall", {"id": f"r{number}", "items": [{"memory_id": "mem_a"}]})
+        journal.append("note", {"text": "x" * 300})
+    assert journal.access()["mem_a"][0] == 10
+    kept = journal.folder / "access.json"
+    assert kept.exists()
+    journal.append("recall", {"id": "r10", "items": [{"memory_id": "mem_a"}]})
+    assert Journal(journal.folder).access() == journal.access()
+    assert journal.access()["mem_a"][0] == 11
+    kept.write_text("{")
+    assert Journal(journal.folder).access() == journal.access()
+
+
+def test_counts_kept_for_another_journal_are_not_believed(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sitoolkit.stores.journal._SAVE_BYTES", 200)
+    for number in range(10):
+        journal.append("recall", {"id": f"r{number}", "items": [{"memory_id": "mem_a"}]})
+    journal.access()
+    other = Journal(tmp_path / "other", clock=journal.clock)
+    for number in range(20):
+        other.append("recall", {"id": f"r{number}", "items": [{"memory_id": "mem_b"}]})
+    (other.folder / "access.json").write_bytes((journal.folder / "access.json").read_bytes())
+    assert {id: count for id, (count, _) in other.access().items()} == {"mem_b": 20}

@@ -44,6 +44,18 @@ def test_a_new_process_knows_what_is_there(telemetry: Telemetry, clock: FixedClo
     assert telemetry.append("calls", [call(11)]).repeated == 1
 
 
+def test_a_large_day_is_known_too(
+    telemetry: Telemetry, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    telemetry.append("calls", [call(number, outcome="unknown") for number in range(20)])
+    telemetry.append("calls", [call(number) for number in range(10)])
+    monkeypatch.setattr("sitoolkit.stores.telemetry.BY_DUCKDB_BYTES", 0)
+    other = Telemetry(telemetry.folder, clock=clock)
+    report = other.append("calls", [call(number) for number in range(30)])
+    assert (report.written, report.updated, report.repeated) == (10, 10, 10)
+    assert count(other) == (30, 30)
+
+
 def test_one_batch_holds_each_record_once(telemetry: Telemetry) -> None:
     report = telemetry.append("calls", [call(1), call(1), call(2)])
     assert (report.written, report.repeated) == (2, 1)
