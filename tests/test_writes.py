@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sitoolkit.records import Source, ToolInvocation
 from sitoolkit.settings import CaptureSettings, Settings
-from sitoolkit.writes import SEED_VERBS, is_write_call, name_words, shell_writes, why_write
+from sitoolkit.shell import shell_writes
+from sitoolkit.writes import SEED_VERBS, is_write_call, name_words, why_write
 
 
 def call(tool: str, args: Any = None, is_write: bool | None = None) -> ToolInvocation:

@@ -21,6 +21,7 @@ MAX_SET = 12
 MIN_WILSON = 0.5  # lower bound that a claim with exceptions must reach
 _PROSE = 60  # mean length above which text is prose, not a value
 _CONSTANT_CHARS = 120
+_SURE = 0.7  # lower Wilson bound from which a constant is called "always": nine calls and more
 _TELLING = frozenset(
     {"ENV_NAME", "url", "path", "email", "host:port"}
 )  # said even where a set or template is known
@@ -142,7 +143,10 @@ def _one_argument(
     count = len(values)
     if len(counts) == 1:
         if len(top) <= 400:
-            text = f"{code(name)}{when} is always {code(values[0])}."
+            if wilson_lower(count, count) < _SURE:
+                text = f"{code(name)}{when} was {code(values[0])} in all {count} distinct calls."
+            else:
+                text = f"{code(name)}{when} is always {code(values[0])}."
             claims.append(
                 make_claim(tool, "constant", text, holders, count, {"arg": name, "value": values[0]})
             )

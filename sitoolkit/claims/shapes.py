@@ -106,7 +106,9 @@ def induced_pattern(values: Sequence[str]) -> str | None:
             fixed += 1
         elif len(kinds) == 1 and (kind := kinds.pop()) != "other":
             lengths = {len(run) for run in column}
-            parts.append(kind + (f"{{{lengths.pop()}}}" if len(lengths) == 1 else "+"))
+            parts.append(
+                kind + ("+" if len(lengths) > 1 else "" if lengths == {1} else f"{{{lengths.pop()}}}")
+            )
         else:
             return None
     return "".join(parts).replace("\\-", "-") if fixed else None
