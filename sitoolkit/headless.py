@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from sitoolkit.attended import UNATTENDED_VARIABLE
 from sitoolkit.notebook import RESULT_MIME
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _papermill(
             ]
 
         async def start_kernel(self, **kw: Any) -> None:  # type: ignore[override]
-            kw.setdefault("env", {**os.environ, **environ})
+            kw.setdefault("env", {**os.environ, UNATTENDED_VARIABLE: "a headless notebook", **environ})
             kw.setdefault("stdout", log)  # what the kernel's own parts say, before and after the cells
             kw.setdefault("stderr", log)
             kernels.append(self)

@@ -180,6 +180,7 @@ _OTHER_VARIABLES = {
     "SITOOLKIT_OFFLINE",
     "SITOOLKIT_RENDERER",
     "SITOOLKIT_RUN_ID",  # the nightly runner names its run to the notebooks it starts
+    "SITOOLKIT_UNATTENDED",  # set where no person can decide
     "SITOOLKIT_TRACES",  # where the tests find recordings
 }
 

@@ -123,10 +123,10 @@ def word_diff(before: str, after: str) -> tuple[DiffPart, ...]:
 # ---------------------------------------------------------------- the card
 
 
-def make_card(ws: Workspace, proposal: Proposal, *, stale: str | None = None) -> Card:
+def make_card(ws: Workspace, proposal: Proposal, *, stale: str | None = None, evidence: bool = True) -> Card:
     """Gather what a reviewer needs for one proposal."""
     text, hidden = reveal_hidden(proposed_text(proposal))
-    against_id, against = _against(ws, proposal)
+    against_id, against = _against(ws, proposal, nearest=evidence)
     shown = proposal.evidence[:MOST_EVIDENCE]
     return Card(
         proposal=proposal,
@@ -136,14 +136,14 @@ def make_card(ws: Workspace, proposal: Proposal, *, stale: str | None = None) ->
         against=reveal_hidden(against)[0],
         against_id=against_id,
         diff=word_diff(reveal_hidden(against)[0], text) if against else (),
-        evidence=tuple(_evidence(ws, shown)),
+        evidence=tuple(_evidence(ws, shown)) if evidence else (),
         evidence_left_out=len(proposal.evidence) - len(shown),
         conflicts=tuple(_conflicts(ws, proposal)),
         stale=stale,
     )
 
 
-def _against(ws: Workspace, proposal: Proposal) -> tuple[str | None, str]:
+def _against(ws: Workspace, proposal: Proposal, *, nearest: bool) -> tuple[str | None, str]:
     """What stands now where the proposal would stand: the guide, memory or tool that it changes, else the nearest memory."""
     payload = proposal.payload
     for memory_id in [
@@ -163,10 +163,10 @@ def _against(ws: Workspace, proposal: Proposal) -> tuple[str | None, str]:
                 return guide.id, guide.text
     if proposal.type == "modify-tool" and int(payload.get("version", 0)) > 1:
         return str(payload["tool"]), ws.tools.source(str(payload["tool"]), int(payload["version"]) - 1)
-    if proposal.type in ("usage-guide", "system-prompt", "fact-update"):
-        nearest = _nearest(ws, proposed_text(proposal))
-        if nearest is not None:
-            return nearest.id, nearest.text
+    if nearest and proposal.type in ("usage-guide", "system-prompt", "fact-update"):
+        found = _nearest(ws, proposed_text(proposal))
+        if found is not None:
+            return found.id, found.text
     return None, ""
 
 

@@ -140,8 +140,13 @@ def list_proposals(
     )
 
 
-def show(ws: Workspace, proposal_id: str) -> Card:
+def show(ws: Workspace, proposal_id: str, *, evidence: bool = True) -> Card:
     """The card of one proposal; a proposal whose base has changed becomes stale and the card says how.
+
+    Args:
+        ws: the workspace.
+        proposal_id: which proposal.
+        evidence: look the evidence and the nearest memory up too; without, a card takes milliseconds.
 
     Raises:
         NotFoundError: there is no such proposal.
@@ -154,7 +159,7 @@ def show(ws: Workspace, proposal_id: str) -> Card:
     elif not changed and proposal.state is ProposalState.STALE:
         why = "what it changes is as it was again"
         proposal = ws.proposals.record(proposal.id, "reopened", state="pending", by="sitoolkit", reason=why)
-    return make_card(ws, proposal, stale=changed)
+    return make_card(ws, proposal, stale=changed, evidence=evidence)
 
 
 def _changed_base(ws: Workspace, proposal: Proposal) -> str | None:
