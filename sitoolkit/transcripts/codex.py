@@ -231,6 +231,12 @@ class _Rollout:
         if isinstance(value, list):
             value = text_of(value)
         inner = as_json(value)
+        if (
+            isinstance(inner, list)
+            and inner
+            and all(isinstance(i, Mapping) and i.get("type") == "text" for i in inner)
+        ):
+            value = text_of(inner)  # an MCP tool's content, written as JSON
         if isinstance(inner, Mapping) and isinstance(inner.get("metadata"), Mapping) and "output" in inner:
             exit_code, seconds = inner["metadata"].get("exit_code"), inner["metadata"].get("duration_seconds")
             if isinstance(exit_code, int) and not isinstance(exit_code, bool):

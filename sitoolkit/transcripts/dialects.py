@@ -206,7 +206,7 @@ def _read_mapping(message: Message, value: Mapping[str, Any], depth: int) -> Non
         return
     if isinstance(value.get("name"), str) and message.role != "tool":
         message.author = value["name"]
-    content = _first(value, "content", "parts", "contents", "text")
+    content = _first(value, "content", "parts", "contents", "blocks", "text")
     if message.role == "tool" and _result_message(message, value, content):
         return
     _read_content(message, content, depth)
@@ -317,7 +317,11 @@ def _read_hosted(message: Message, value: Mapping[str, Any], kind: str) -> None:
 
 def _read_content(message: Message, content: Any, depth: int) -> None:
     if isinstance(content, str):
-        message.text = _joined(message.text, content)
+        blocks = as_json(content) if content.startswith(('[{"type":', '[{"text":', '[{"toolUse":')) else None
+        if isinstance(blocks, list):  # a tracer wrote the list as text
+            _read_parts(message, blocks, depth)
+        else:
+            message.text = _joined(message.text, content)
     elif isinstance(content, Mapping):
         if not _read_part(message, content, depth):
             message.text = _joined(message.text, text_of(content))
@@ -344,7 +348,7 @@ def _read_parts(message: Message, parts: Sequence[Any], depth: int) -> None:
 
 
 def _read_part(message: Message, part: Mapping[str, Any], depth: int) -> bool:
-    kind = part.get("type")
+    kind = _first(part, "type", "block_type")
     if part.get("thought") is True or kind in (
         "thinking",
         "reasoning",
@@ -355,7 +359,7 @@ def _read_part(message: Message, part: Mapping[str, Any], depth: int) -> bool:
     if kind in ("function_call", "function_call_output"):
         return _read_item(message, part)
     if kind in _SERVER_CALLS and _first(part, "name", "toolName", "tool_name"):
-        args = _first(part, "input", "arguments", "args")
+        args = _first(part, "input", "arguments", "args", "tool_kwargs")
         call_id = _string(_first(part, "id", "toolCallId", "call_id", "tool_call_id"))
         name = str(_first(part, "name", "toolName", "tool_name"))
         message.calls.append(CallPart(name, {} if args is None else args, call_id))

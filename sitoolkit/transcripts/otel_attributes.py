@@ -30,12 +30,12 @@ _EVENTS = {
 _DEPTH = 16
 _PAYLOADS = frozenset([
     "input.value", "output.value", "mlflow.spanInputs", "mlflow.spanOutputs", "gen_ai.tool.call.arguments",
-    "gen_ai.tool.call.result", "tool_arguments", "tool_response", "ai.toolCall.args", "ai.toolCall.result", "metadata",
+    "gen_ai.tool.call.result", "gcp.vertex.agent.tool_call_args", "gcp.vertex.agent.tool_response", "tool_arguments", "tool_response", "ai.toolCall.args", "ai.toolCall.result", "metadata",
     "traceloop.entity.input", "traceloop.entity.output", "langfuse.observation.input", "langfuse.observation.output",
 ])  # fmt: skip
 _PREFIXES = (
     "gen_ai.", "llm.", "openinference.", "traceloop.", "input.", "output.", "mlflow.", "ai.", "tool.", "pydantic_ai.",
-    "langfuse.", "logfire.",
+    "langfuse.", "logfire.", "gcp.vertex.agent.",
 )  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def span_of(
     span.model = _word(_first(flat, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name",
                               "ai.response.model", "ai.model.id", "llm.request.model"))  # fmt: skip
     span.agent = _word(_first(flat, "gen_ai.agent.name", "agent.name", "agent_name"))
-    span.conversation = _word(_first(flat, "gen_ai.conversation.id", "session.id", "langfuse.session.id",
+    span.conversation = _word(_first(flat, "gen_ai.conversation.id", "session.id", "gcp.vertex.agent.session_id", "langfuse.session.id",
                                      "traceloop.association.properties.session_id", "mlflow.trace.session"))  # fmt: skip
     span.usage = _usage(flat)
     listed = [event for event in events if isinstance(event, Mapping)]
@@ -229,12 +229,12 @@ def _tool(span: Span, flat: Mapping[str, Any], events: list[Mapping[str, Any]]) 
     if span.tool is None:
         span.tool = span.name.removeprefix("execute_tool ").removeprefix("running tool: ") or "tool"
     span.call_id = _word(_first(flat, "gen_ai.tool.call.id", "tool.id", "ai.toolCall.id", "tool_call.id"))
-    span.inputs = _first(flat, "gen_ai.tool.call.arguments", "tool_arguments", "input.value", "ai.toolCall.args",
+    span.inputs = _first(flat, "gen_ai.tool.call.arguments", "gcp.vertex.agent.tool_call_args", "tool_arguments", "input.value", "ai.toolCall.args",
                          "traceloop.entity.input", "mlflow.spanInputs", "tool.parameters", "input",
                          "tool_call.function.arguments", "langfuse.observation.input")  # fmt: skip
     if span.inputs is None:
         span.inputs = _grown(flat, "input")
-    span.outputs = _first(flat, "gen_ai.tool.call.result", "tool_response", "output.value", "ai.toolCall.result",
+    span.outputs = _first(flat, "gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "tool_response", "output.value", "ai.toolCall.result",
                           "traceloop.entity.output", "mlflow.spanOutputs", "output",
                           "langfuse.observation.output")  # fmt: skip
     if span.outputs is None:
@@ -261,7 +261,7 @@ def _messages(span: Span, flat: Mapping[str, Any], events: list[Mapping[str, Any
         or nested(flat, "gen_ai.input.messages")
         or _from_events(events, answers=False)
         or _logfire(flat, answers=False)
-        or _first(flat, "gen_ai.prompt", "input.value", "input", "ai.prompt", "traceloop.entity.input",
+        or _first(flat, "gcp.vertex.agent.llm_request", "gen_ai.prompt", "input.value", "input", "ai.prompt", "traceloop.entity.input",
                   "mlflow.spanInputs", "langfuse.observation.input", "all_messages_events")
         or _grown(flat, "input")
     )  # fmt: skip
@@ -273,7 +273,7 @@ def _messages(span: Span, flat: Mapping[str, Any], events: list[Mapping[str, Any
         or _from_events(events, answers=True)
         or _logfire(flat, answers=True)
         or _vercel(flat)
-        or _first(flat, "gen_ai.completion", "output.value", "output", "traceloop.entity.output", "mlflow.spanOutputs",
+        or _first(flat, "gcp.vertex.agent.llm_response", "gen_ai.completion", "output.value", "output", "traceloop.entity.output", "mlflow.spanOutputs",
                   "langfuse.observation.output", "final_result")
         or _grown(flat, "output")
     )  # fmt: skip
@@ -299,6 +299,8 @@ def _from_events(events: list[Mapping[str, Any]], *, answers: bool) -> list[Any]
         elif name == "gen_ai.choice" and answers:
             body = _event_message(event, "assistant")
             inner = as_json(body.get("message"))
+            if isinstance(inner, list):
+                body = {"role": "assistant", "content": inner}
             found.append({"role": "assistant", **inner} if isinstance(inner, Mapping) else body)
     return found
 

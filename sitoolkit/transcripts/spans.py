@@ -211,6 +211,7 @@ def _unwrapped(value: Any) -> Any:
             if next(iter(value)) in (
                 "input",
                 "arguments",
+                "inputs",
                 "tool_input",
                 "tool_arguments",
                 "args",

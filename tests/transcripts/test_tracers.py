@@ -149,3 +149,52 @@ def test_small_helpers() -> None:
     }
     assert usage_of({"promptTokenCount": 2, "cost": {"total": 0.5}}) == {"input_tokens": 2, "cost_usd": 0.5}
     assert [m.role for m in find_messages("system: be kind\nuser: hi")] == ["system", "user"]
+
+
+def _otel(tmp_path: Path, *spans: dict[str, object]) -> list[tuple[str, object, str]]:
+    path = tmp_path / "spans.jsonl"
+    path.write_text("".join(json.dumps({"trace_id": "t", **span}) + "\n" for span in spans))
+    return [(c.tool, c.args, c.outcome.value) for s in reading(path).sessions for c in s.calls]
+
+
+def test_spans_of_other_instrumentations(tmp_path: Path) -> None:
+    """Google ADK, OpenLLMetry, Strands events and pydantic-ai write the same things under names of their own."""
+    adk = [
+        {"name": "call_llm", "span_id": "1", "start_time": 1, "attributes": {
+            "gen_ai.system": "gcp.vertex.agent", "gen_ai.request.model": "g",
+            "gcp.vertex.agent.llm_request": json.dumps({"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}),
+            "gcp.vertex.agent.llm_response": json.dumps({"content": {"role": "model", "parts": [{"function_call": {"id": "k", "name": "w", "args": {"c": 1}}}]}})}},
+        {"name": "execute_tool w", "span_id": "2", "start_time": 2, "end_time": 3, "attributes": {
+            "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "w", "gcp.vertex.agent.tool_call_args": "{\"c\": 1}",
+            "gcp.vertex.agent.tool_response": "{\"status\": \"error\", \"error_message\": \"no such city\"}"}},
+    ]  # fmt: skip
+    assert _otel(tmp_path, *adk) == [("w", {"c": 1}, "failure")]
+    openllmetry = [
+        {"name": "openai.chat", "span_id": "1", "start_time": 1, "attributes": {
+            "llm.request.type": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "[{\"type\":\"text\",\"text\":\"Hi\"}]",
+            "gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.tool_calls.0.name": "w", "gen_ai.completion.0.tool_calls.0.id": "k",
+            "gen_ai.completion.0.tool_calls.0.arguments": "{\"c\": 1}"}},
+        {"name": "w.tool", "span_id": "2", "start_time": 2, "attributes": {
+            "traceloop.span.kind": "tool", "traceloop.entity.name": "w", "traceloop.entity.input": "{\"inputs\": {\"c\": 1}}",
+            "traceloop.entity.output": "{\"output\": \"sunny\"}"}},
+    ]  # fmt: skip
+    assert _otel(tmp_path, *openllmetry) == [("w", {"c": 1}, "success")]
+    strands = {"name": "chat", "span_id": "1", "start_time": 1, "attributes": {"gen_ai.operation.name": "chat"}, "events": [
+        {"name": "gen_ai.user.message", "attributes": {"content": "[{\"text\": \"Hi\"}]"}},
+        {"name": "gen_ai.choice", "attributes": {"message": "[{\"toolUse\": {\"toolUseId\": \"k\", \"name\": \"w\", \"input\": {\"c\": 1}}}]"}},
+    ]}  # fmt: skip
+    assert _otel(tmp_path, strands) == [("w", {"c": 1}, "unknown")]
+    pydantic = {"name": "chat g", "span_id": "1", "start_time": 1, "attributes": {"gen_ai.operation.name": "chat", "events": json.dumps([
+        {"event.name": "gen_ai.user.message", "role": "user", "content": "Hi"},
+        {"event.name": "gen_ai.assistant.message", "role": "assistant", "tool_calls": [{"id": "k", "type": "function", "function": {"name": "w", "arguments": "{}"}}]},
+        {"event.name": "gen_ai.tool.message", "role": "tool", "id": "k", "content": "sunny"},
+        {"event.name": "gen_ai.choice", "message": {"role": "assistant", "content": "Sunny"}}])}}  # fmt: skip
+    assert _otel(tmp_path, pydantic) == [("w", {}, "success")]
+
+
+def test_blocks_of_llamaindex() -> None:
+    message = read_message({"role": "assistant", "blocks": [{"block_type": "text", "text": "Hm"}, {
+        "block_type": "tool_call", "tool_call_id": "k", "tool_name": "w", "tool_kwargs": {"c": 1}}]})  # fmt: skip
+    assert message.text == "Hm" and [(c.tool, c.args, c.call_id) for c in message.calls] == [
+        ("w", {"c": 1}, "k")
+    ]
