@@ -24,8 +24,9 @@ __all__ = [
     "write_reflections",
 ]
 
-# Where the two kinds of error meet on the labelled pairs of tests/data/lesson_pairs.jsonl; the test prints both rates.
-COSINES = {"minilm": 0.80, "wordllama": 0.84, "hashing": 0.72}
+# On the labelled pairs of tests/data/lesson_pairs.jsonl at most 2.5 % of the different pairs lie above: to lose a lesson is worse
+# than to keep one twice. The test prints both error rates.
+COSINES = {"minilm": 0.62, "wordllama": 0.54, "hashing": 0.31}
 
 
 class Skipped(Record):
