@@ -135,7 +135,7 @@ def _result(
     told: dict[str, Any] = {"is_error": flag if isinstance(flag, bool) else None}
     if isinstance(value, str) and value.startswith("Previous response had parsing errors:"):
         if not made:  # nothing was run: the harness complains about the message itself
-            build.turn("user", value, at=at, line=line)
+            build.turn("other", value, at=at, line=line, author="harness")
             return
         told = {"is_error": True, "typed_error": "ParseError"}
     if call_id is None and of == 1 and len(made) > 1:

@@ -140,3 +140,38 @@ def test_plain_forms_take_any_json(value: Any) -> None:
     span_of(flat_attributes(value), events=value if isinstance(value, list) else ())
     if isinstance(value, dict):
         span_of(value, name="x")
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in sorted(FIXTURES.rglob("*")) if p.is_file()], ids=lambda path: path.name
+)
+def test_damaged_bytes_never_break_a_reader(path: Path, tmp_path: Path) -> None:
+    data = path.read_bytes()
+    for seed in range(int(os.environ.get("SITOOLKIT_FUZZ", "8"))):
+        dice = random.Random(seed)
+        broken = bytearray(data)
+        for _ in range(dice.randint(1, 6)):
+            at = dice.randrange(len(broken))
+            match dice.randrange(4):
+                case 0:
+                    broken[at] = dice.randrange(256)
+                case 1:
+                    del broken[at : at + dice.randint(1, 40)]
+                case 2:
+                    broken[at:at] = dice.choice(
+                        [
+                            b"\x00",
+                            b"\n",
+                            b"{",
+                            b"\xff\xfe",
+                            "\u2028".encode(),
+                            b"# aider chat started at 2026-13-45 99:99:99\n",
+                        ]
+                    )
+                case 3:
+                    del broken[at:]
+            if not broken:
+                break
+        target = tmp_path / f"{seed}{path.suffix}"
+        target.write_bytes(bytes(broken))
+        _read_all(target, None)
