@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sitoolkit.claims import shapes
-from sitoolkit.claims.contents import Content, evidence_of
+from sitoolkit.claims.contents import Content
+from sitoolkit.claims.making import code, listing, make_claim
 from sitoolkit.claims.stats import unseen_value_chance, wilson_lower
 from sitoolkit.claims.templates import find_template, is_open, template_matches
-from sitoolkit.records import Claim, canonical_json, digest
+from sitoolkit.claims.variance import mixed_types, variance
+from sitoolkit.records import Claim, canonical_json
 
-__all__ = ["always_given", "argument_claims", "argument_order", "code", "listing", "make_claim", "presence"]
+__all__ = ["always_given", "argument_claims", "argument_order", "presence"]
 
 UNSEEN_CHANCE = (
     0.1  # a set is closed only if one more equally likely value would have shown itself, 9 times in 10
@@ -20,45 +22,10 @@ UNSEEN_CHANCE = (
 MAX_SET = 12
 MIN_WILSON = 0.5  # lower bound that a claim with exceptions must reach
 _PROSE = 60  # mean length above which text is prose, not a value
-_CONSTANT_CHARS = 120
 _SURE = 0.7  # lower Wilson bound from which a constant is called "always": nine calls and more
 _TELLING = frozenset(
     {"ENV_NAME", "url", "path", "email", "host:port"}
 )  # said even where a set or template is known
-
-
-def make_claim(
-    tool: str,
-    kind: str,
-    text: str,
-    holds: Sequence[Content],
-    of: int,
-    data: dict[str, Any],
-    key: object = None,
-) -> Claim:
-    """A claim with a stable id: the same fact of the same tool keeps its id when counts change."""
-    return Claim(
-        id="claim_" + digest(tool, kind, data if key is None else key)[:16],
-        kind=kind,
-        text=text,
-        support=len(holds),
-        of=of,
-        evidence=evidence_of(holds),
-        data=data,
-    )
-
-
-def code(value: object) -> str:
-    """A value as it is quoted in a sentence: in backticks, cut, on one line."""
-    text = value if isinstance(value, str) else canonical_json(value)
-    text = " ".join(text.split()).replace("`", "'")
-    return f"`{text if len(text) <= _CONSTANT_CHARS else text[: _CONSTANT_CHARS - 1] + '…'}`"
-
-
-def listing(items: Iterable[object]) -> str:
-    """`a`, `b` and `c`."""
-    quoted = [code(item) for item in items]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def argument_order(contents: Sequence[Content]) -> list[str]:
@@ -150,7 +117,7 @@ def _one_argument(
             claims.append(
                 make_claim(tool, "constant", text, holders, count, {"arg": name, "value": values[0]})
             )
-        return [*claims, *_variance(tool, name, holders, values)]
+        return [*claims, *variance(tool, name, holders, values)]
     if top_count / count >= min_support and wilson_lower(top_count, count) >= MIN_WILSON and len(top) <= 400:
         usual = [content for content in holders if canonical_json(content.args[name]) == top]
         value = usual[0].args[name]
@@ -163,8 +130,8 @@ def _one_argument(
     elif len(numbers) == count:
         claims += _number_claims(tool, name, holders, numbers, counts, when)
     elif len({type(value) for value in values}) > 1:
-        claims += _mixed_types(tool, name, holders)
-    return [*claims, *_variance(tool, name, holders, values)]
+        claims += mixed_types(tool, name, holders)
+    return [*claims, *variance(tool, name, holders, values)]
 
 
 def _closed(counts: Counter[str], count: int, most: int) -> bool:
@@ -303,88 +270,3 @@ def _number_claims(
             tool, "range", text, holders, count, {"arg": name, "low": low, "high": high}, ("range", name)
         )
     ]
-
-
-# ---------------------------------------------------------------- variance
-
-
-def _mixed_types(tool: str, name: str, holders: Sequence[Content]) -> list[Claim]:
-    names = {
-        bool: "true/false",
-        int: "number",
-        float: "number",
-        str: "text",
-        list: "list",
-        dict: "object",
-        type(None): "null",
-    }
-    return _mixture(tool, name, holders, "types", lambda value: names.get(type(value)))
-
-
-def _variance(tool: str, name: str, holders: Sequence[Content], values: Sequence[Any]) -> list[Claim]:
-    if not any(isinstance(value, str) for value in values):
-        return []
-    claims = _mixture(tool, name, holders, "hosts", _family)
-    claims += _mixture(
-        tool, name, holders, "units", lambda value: shapes.unit_of(value) if isinstance(value, str) else None
-    )
-    claims += _mixture(
-        tool,
-        name,
-        holders,
-        "naming",
-        lambda value: shapes.naming_style(value) if isinstance(value, str) else None,
-    )
-    cases: dict[str, set[str]] = defaultdict(set)
-    for value in values:
-        if isinstance(value, str) and len(value) <= _PROSE:
-            cases[value.casefold()].add(value)
-    doubled = sorted((forms for forms in cases.values() if len(forms) > 1), key=sorted)
-    if doubled:
-        forms = sorted(doubled[0])
-        holds = [content for content in holders if content.args[name] in forms]
-        text = f"{code(name)} is written in mixed case: {listing(forms)}."
-        claims.append(
-            make_claim(
-                tool,
-                "variance",
-                text,
-                holds,
-                len(holders),
-                {"arg": name, "of": "case", "forms": forms},
-                ("case", name),
-            )
-        )
-    return claims
-
-
-def _family(value: Any) -> str | None:
-    host = shapes.host_of(value) if isinstance(value, str) else None
-    return shapes.host_family(host) if host else None
-
-
-def _mixture(
-    tool: str, name: str, holders: Sequence[Content], of: str, classify: Callable[[Any], str | None]
-) -> list[Claim]:
-    """More than one family where one would be expected; stated as what was seen, so that chance plays no part."""
-    groups: dict[str, list[Content]] = defaultdict(list)
-    for content in holders:
-        family = classify(content.args[name])
-        if family:
-            groups[family].append(content)
-    if not 2 <= len(groups) <= 6:
-        return []
-    counts = dict(
-        sorted(((family, len(group)) for family, group in groups.items()), key=lambda p: (-p[1], p[0]))
-    )
-    told = " and ".join(f"{number} × {code(family)}" for family, number in counts.items())
-    holds = [content for content in holders if classify(content.args[name])]
-    words = {
-        "hosts": "has mixed hosts",
-        "types": "has mixed types",
-        "units": "has mixed units",
-        "naming": "is named in mixed styles",
-    }
-    text = f"{code(name)} {words[of]}: {told}."
-    data = {"arg": name, "of": of, "families": counts}
-    return [make_claim(tool, "variance", text, holds, len(holders), data, (of, name))]

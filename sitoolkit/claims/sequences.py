@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from sitoolkit.claims.arguments import code, make_claim
 from sitoolkit.claims.contents import Content
+from sitoolkit.claims.making import code, make_claim
 from sitoolkit.claims.stats import wilson_lower
 from sitoolkit.records import Claim, Outcome, ToolInvocation
 
