@@ -395,7 +395,7 @@ class ReviewPanel:
             description="Type",
         )
         self.risk_filter = w.Dropdown(
-            options=[("all", ""), "low", "medium", "high"],
+            options=[("all", ""), ("low", "low"), ("medium", "medium"), ("high", "high")],
             value=self.desk.filters.get("risk") or "",
             description="Risk filter",
         )

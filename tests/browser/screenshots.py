@@ -1,72 +1,67 @@
-"""`make screenshots`: makes every picture of the docs from a demo workspace, in a real JupyterLab. Look at them before you commit."""
+"""`make screenshots`: every picture of the docs from a demo workspace, in a real JupyterLab. Look at them before you commit them.
+
+Not a test: run by name, with the fixtures of this folder.
+"""
 
 from __future__ import annotations
 
-import shutil
-import sys
-import tempfile
 from pathlib import Path
+from typing import Any
 
-from sitoolkit.shipped import shipped
+import pytest
+
 from sitoolkit.views.picture import loop_svg, write_pictures
+from sitoolkit.views.report import write_report
 from sitoolkit.workspace import Workspace
-from tests.browser.lab import browser, lab, watched_page
+from tests.browser.prepared import demo_workspace, prepare
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 
 
-def make(workspace: Path | None = None) -> None:
-    """Make all pictures; a demo workspace is made when none is given."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return demo_workspace(tmp_path_factory.mktemp("pictures") / "demo-workspace")
+
+
+def test_loop() -> None:
     write_pictures(ROOT / "notebooks" / "pictures")
+    PICTURES.mkdir(parents=True, exist_ok=True)
     (PICTURES / "loop.svg").write_text(loop_svg(), encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        if workspace is None:
-            from sitoolkit.demo import run_demo
-
-            workspace = root / "demo-workspace"
-            run_demo(Workspace(workspace))
-        shutil.copytree(shipped("notebooks"), root / "notebooks")
-        with browser() as running:
-            _report(running, workspace)
-            with lab(root / "notebooks", workspace) as jupyter:
-                for name in (
-                    "00_quickstart",
-                    "02_pattern_distillation",
-                    "03_reflection_triage",
-                    "05_proposal_review",
-                    "06_health",
-                ):
-                    _notebook(running, jupyter, name)
 
 
-def _report(running: object, workspace: Path) -> None:
-    from sitoolkit.views.report import write_report
+@pytest.mark.parametrize("dark", [False, True])
+def test_report(demo: Workspace, browser: Any, dark: bool) -> None:
+    page = browser.new_page(
+        viewport={"width": 1120, "height": 1080}, color_scheme="dark" if dark else "light"
+    )
+    page.goto(write_report(demo).as_uri())
+    page.screenshot(path=PICTURES / f"report{'-dark' if dark else ''}.png")
+    page.close()
 
-    page_file = write_report(Workspace(workspace))
-    for dark in (False, True):
-        watched = watched_page(running, width=1120, height=1180, dark=dark)
-        watched.page.goto(page_file.as_uri())
-        watched.page.screenshot(path=PICTURES / f"report{'-dark' if dark else ''}.png")
-        watched.page.context.close()
+
+@pytest.mark.parametrize(
+    "name", ["00_quickstart", "02_pattern_distillation", "03_reflection_triage", "06_health"]
+)
+def test_notebook(demo: Workspace, lab: Any, name: str) -> None:
+    watched = lab.open(prepare(name, lab.root, demo.path), width=1180, height=1000)
+    _picture(lab, watched, ".vega-embed", f"notebook-{name[:2]}.png")
 
 
-def _notebook(running: object, jupyter: object, name: str) -> None:
-    watched = watched_page(running, width=1180, height=1000)
-    jupyter.open(watched, f"{name}.ipynb")  # type: ignore[attr-defined]
-    jupyter.tidy(watched)  # type: ignore[attr-defined]
-    jupyter.run_all(watched)  # type: ignore[attr-defined]
+def test_panel(demo: Workspace, lab: Any) -> None:
+    watched = lab.open(
+        prepare("05_proposal_review", lab.root, demo.path, reviewer="Ada"), width=1280, height=1000
+    )
+    _picture(lab, watched, ".sit-panel", "panel.png")
+
+
+def _picture(lab: Any, watched: Any, target: str, name: str) -> None:
     page = watched.page
-    page.wait_for_timeout(1500)
-    target = ".sit-panel" if name.startswith("05") else ".vega-embed"
-    page.locator(target).first.scroll_into_view_if_needed()
+    page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+    lab.run_all(watched)
+    page.locator(target).first.wait_for()
+    page.wait_for_timeout(1500)  # charts are drawn after the cell says that it is done
+    page.locator(target).first.evaluate("node => node.scrollIntoView({block: 'start'})")
     page.wait_for_timeout(500)
-    picture = "panel.png" if name.startswith("05") else f"notebook-{name[:2]}.png"
-    page.locator(".jp-NotebookPanel").screenshot(path=PICTURES / picture)
+    page.locator(".jp-NotebookPanel").screenshot(path=PICTURES / name)
     page.context.close()
-
-
-if __name__ == "__main__":
-    make(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

@@ -130,7 +130,7 @@ def test_it_resumes_at_the_first_pending_one_when_it_is_opened_again(lab, desk):
 
 
 def test_hostile_text_stays_text_in_every_field(lab, desk):
-    ws, notebook = desk
+    _ws, notebook = desk
     watched = lab.open(notebook)
     lab.run_all(watched)
     page = watched.page
