@@ -30,13 +30,15 @@ _LEAD_CHARS = 24  # a phrase that begins later stands within a sentence about so
 _ASKS = re.compile(r"\?[\s\"')*_`]*(?:$|\n)|\?[^?]{0,160}$")
 # The agent tells of something that it did or is about to do: "I've added …", "Done.", "… now returns".
 _ACTED = re.compile(
-    r"\b(?:I|we|ich|wir)(?:'ve|'ll|'m| have| am| will| habe| werde)? (?!(?:see|found|find|can|could|need|understand|know|think|apologi[sz]e|sorry|afraid|would|hope|"
+    r"\b(?:I|we|ich|wir)(?:'ve|'ll|'m| have| am| will| habe| werde)? (?!(?:see|check(?:ed)?|read|looked|listed|compared|searched|reviewed|analy[sz]ed|understood|need|found|find|can|could|need|understand|know|think|apologi[sz]e|sorry|afraid|would|hope|"
     r"appreciate|do|did|don't|have|sehe|kann|brauche|verstehe|weiß|glaube)\b)\w+|\b(?:done|fixed|updated|added|created|removed|changed|refactored|renamed|implemented|moved|"
     r"deleted|replaced|converted|now|jetzt|erledigt|fertig|here(?:'s| is)|hier ist)\b"
     r"|\b(?:script|function|code|file|class|module|tests?|query|loop|regex|component|endpoint|page|button|chart|table|column|config|job|build|report|summary|text|"
     r"path|service|variable|parser|method|migration|branch|commit|docs|readme|image|container|funktion|datei|skript|tabelle|spalte|liste|werte|bericht|klasse|logs)\b",
     re.IGNORECASE,
 )
+_PLANNED = re.compile(r"\b(?:I'll|I will|I'm going to|I am going to|ich werde)\b", re.IGNORECASE)
+_DONE = re.compile(r"\b(?:I've|I have|I \w+ed|done|ich habe)\b", re.IGNORECASE)
 _WORDS = re.compile(r"[\w./-]{2,}")
 _COMMON = frozenset(
     [
@@ -350,16 +352,23 @@ def _has(
     """Whether what the rule needs is there."""
     for need in rule.needs:
         leading = _leading(table, words, clause, match, before)
+        unwanted = match.groupdict().get("y") or match.group()
         if need == "leading" and not leading:
+            return False
+        if need == "known" and not _known(unwanted, before.words):
             return False
         if need == "first" and not _leading(table, words, clause, match, before, anyhow=True):
             return False
-        unwanted = match.groupdict().get("y") or match.group()
         if need == "evidence" and not _evident(unwanted, before):
             condition = table.guards.get("condition")
-            if not leading or (condition and condition.search(words, match.start(), clause.sentence_end)):
+            planned = _PLANNED.search(before.said[-300:]) and not _DONE.search(before.said[-600:])
+            if (
+                not leading
+                or planned
+                or (condition and condition.search(words, match.start(), clause.sentence_end))
+            ):
                 return False
-        if need == "contrast" and not leading and not _mentioned(unwanted, before):
+        if need == "contrast" and not leading and not _contrasts(table, words, clause, unwanted, before):
             return False
     return True
 
@@ -415,14 +424,26 @@ def _evident(forbidden: str, before: _Before) -> bool:
     return did and (not objects or any(any(word[:5] == one[:5] for one in before.words) for word in objects))
 
 
-def _mentioned(unwanted: str, before: _Before) -> bool:
-    """Whether what the user does not want occurs in what the agent said or did."""
+def _contrasts(table: PhraseTable, words: str, clause: Clause, unwanted: str, before: _Before) -> bool:
+    """Whether what is replaced is what the agent did, and neither part of a next task nor one side of a choice that it offered."""
+    on = table.guards.get("next")
+    if on and on.match(words, clause.sentence_start, clause.sentence_end):
+        return False
+    if (before.asked or _invites(table, before)) and _known(
+        unwanted, frozenset(_WORDS.findall(before.said[-200:].lower()))
+    ):
+        return False
+    return _known(unwanted, before.words)
+
+
+def _known(unwanted: str, said: frozenset[str]) -> bool:
+    """Whether half of the telling words of what the user does not want occur among words of the agent."""
     words = [word.lower().strip(".-/") for word in _WORDS.findall(unwanted)[:6]]
     telling = [word for word in words if word not in _COMMON] or words
     known = sum(
         any(
             word == one or (len(word) > 3 and one.startswith(word[: max(4, min(5, len(word) - 1))]))
-            for one in before.words
+            for one in said
         )
         for word in telling
     )

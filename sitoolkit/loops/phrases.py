@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 GROUP = "sitoolkit.phrases"
 PLACES = ("clause", "message", "anywhere")
 GUARDS = ("question", "answer", "self", "wish", "mine", "personal", "polite", "condition", "pleased", "want")
-NEEDS = ("evidence", "contrast", "leading", "first")
+NEEDS = ("evidence", "contrast", "leading", "first", "known")
 _WORDLESS = (
     "self",
     "wish",
