@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["LexicalIndex", "Query", "build_index", "parse_query", "split_terms", "stem_word", "terms_of"]
+__all__ = [
+    "LexicalIndex",
+    "Query",
+    "build_index",
+    "carry_over",
+    "parse_query",
+    "split_terms",
+    "stem_word",
+    "terms_of",
+]
 
 # Scripts written without spaces (and Hangul, whose particles stick to the word) are cut into pairs of characters: Thai, Lao,
 # Myanmar, Khmer, Kana, Han, Hangul. Ranges, not script names, so that both implementations mean the same.
@@ -239,7 +248,6 @@ def build_index(texts: pl.Series) -> LexicalIndex:
     >>> build_index(pl.Series(["HTTP 429", "retry"])).coverage(parse_query("429"))[0].tolist()
     [1.0, 0.0]
     """
-    import numpy as np
     import polars as pl
 
     pairs = (
@@ -253,19 +261,52 @@ def build_index(texts: pl.Series) -> LexicalIndex:
         .collect()
     )
     pairs = pairs.select("row", pairs.select("term").hash_rows(seed=7).alias("code")).sort("code", "row")
-    codes = pairs["code"].to_numpy()
+    return _of_postings(pairs["code"].to_numpy(), pairs["row"].to_numpy(), len(texts))
+
+
+def carry_over(old: LexicalIndex, places: NDArray[np.int64], texts: pl.Series) -> LexicalIndex:
+    """The index of a column most of whose texts an older index knows; only the others are cut.
+
+    Args:
+        old: index of the column as it was.
+        places: for each row of `texts` its row in `old`, or -1 for a new text.
+        texts: the column now.
+    """
+    import numpy as np
+
+    row_now = np.full(old.rows, -1, dtype=np.int64)
+    known = np.flatnonzero(places >= 0)
+    row_now[places[known]] = known
+    fresh = np.flatnonzero(places < 0)
+    added = build_index(texts.gather(fresh))
+    rows = np.concatenate([row_now[old.docs], fresh[added.docs]])
+    codes = np.concatenate([np.repeat(index.hashes, np.diff(index.starts)) for index in (old, added)])
+    stays = rows >= 0
+    rows, codes = rows[stays], codes[stays]
+    order = np.lexsort((rows, codes))
+    return _of_postings(codes[order], rows[order], len(texts))
+
+
+def _of_postings(codes: NDArray[np.uint64], rows: NDArray[np.int64], count: int) -> LexicalIndex:
+    import numpy as np
+
     starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.zeros(0, np.int64)
     return LexicalIndex(
-        rows=len(texts),
-        hashes=codes[starts],
-        starts=np.r_[starts, len(codes)].astype(np.int64),
-        docs=pairs["row"].to_numpy().astype(np.uint32),
+        count, codes[starts], np.r_[starts, len(codes)].astype(np.int64), rows.astype(np.uint32)
     )
+
+
+_HASHES: dict[str, int] = {}  # of terms that queries brought; polars wakes its threads for every new one
 
 
 def _hash(terms: tuple[str, ...]) -> list[int]:
     import polars as pl
 
-    return (
-        pl.DataFrame({"term": terms}, schema={"term": pl.String}).hash_rows(seed=7).to_list() if terms else []
-    )
+    new = [term for term in terms if term not in _HASHES]
+    if new:
+        if len(_HASHES) > 100_000:
+            _HASHES.clear()
+            new = list(terms)
+        hashes = pl.DataFrame({"term": new}, schema={"term": pl.String}).hash_rows(seed=7).to_list()
+        _HASHES.update(zip(new, hashes, strict=True))
+    return [_HASHES[term] for term in terms]

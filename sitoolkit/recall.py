@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sitoolkit import ranking
 from sitoolkit.errors import ModelError, NotFoundError, ParameterError
-from sitoolkit.lexical import LexicalIndex, Query, build_index, parse_query
+from sitoolkit.lexical import LexicalIndex, Query, build_index, carry_over, parse_query
 from sitoolkit.prompt_block import Shown, clean, fit, inject, render, strip_recalled
 from sitoolkit.records import Category, Origin, Reader, Recall, RecallItem, Scope, digest, iso, parse_time
 from sitoolkit.tokens import estimate_tokens
@@ -36,7 +36,7 @@ __all__ = ["explain", "inject", "recall", "strip_recalled", "who_saw"]
 log = logging.getLogger(__name__)
 
 _QUERY_CHARS = 4_000  # of a longer question the end is searched: there it asks
-_POOL = 2_000  # rows that are scored exactly; chosen by relevance and the weights that do not age
+_POOL = 600  # rows that are scored exactly; chosen by relevance and the weights that do not age
 _PER_SLOT = 8  # candidates of a slot beyond k that may stand in for repeats and for what does not fit
 _VIEWS = 8  # reader views kept a store
 _VIEW_BYTES = 256_000_000  # above, a view gathers its rows for each query instead of keeping a copy
@@ -72,15 +72,32 @@ class _Table:
         return self.frame.select("id", "scope", "origin", "confidence", "base_weight", "text", "evidence")
 
     @functools.cached_property
-    def words(self) -> LexicalIndex:
-        """Full-text index over texts and tags; made at first use."""
+    def texts(self) -> pl.Series:
+        """What the full-text leg reads of each row: text and tags."""
         import polars as pl
 
-        tags = pl.col("tags")
-        if self.frame.schema["tags"] == pl.List(pl.String):
-            tags = tags.list.join(" ")
-        joined = pl.concat_str([pl.col("text"), tags.fill_null("")], separator=" \n ")
-        return build_index(self.frame.select(joined.alias("text")).to_series())
+        joined = pl.concat_str(
+            [pl.col("text"), pl.col("tags").list.join(" ").fill_null("")], separator=" \n "
+        )
+        return self.frame.select(joined.alias("text")).to_series()
+
+    @functools.cached_property
+    def words(self) -> LexicalIndex:
+        """Full-text index over texts and tags; made at first use."""
+        return build_index(self.texts)
+
+    def take_words_from(self, older: _Table) -> None:
+        """Carry the index of an older version of the table over: a write of a few rows must not cost the whole."""
+        import polars as pl
+
+        if "words" not in older.__dict__:
+            return
+        was = pl.DataFrame({"id": older.frame["id"], "text": older.texts}).with_row_index("place")
+        now = pl.DataFrame({"id": self.frame["id"], "text": self.texts})
+        places = now.join(was, on=["id", "text"], how="left", maintain_order="left")["place"]
+        if places.null_count() <= self.frame.height // 2:
+            carried = carry_over(older.words, places.cast(pl.Int64).fill_null(-1).to_numpy(), self.texts)
+            self.__dict__["words"] = carried
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +120,12 @@ class _Cache:
     def open(self, snapshot: Any) -> _Table:
         # Compared by identity: a store gives the same object until a row changes, and a number may come again after a rebuild.
         if self.table is None or self.snapshot is not snapshot:
-            self.snapshot, self.table = (
-                snapshot,
-                _tabulate(snapshot.frame, snapshot.matrix, snapshot.has_vector),
-            )
+            older = self.table
+            self.table = _tabulate(snapshot.frame, snapshot.matrix, snapshot.has_vector)
+            self.snapshot = snapshot
             self.views.clear()
+            if older is not None:
+                self.table.take_words_from(older)
         return self.table
 
     def view(self, table: _Table, scopes: frozenset[str]) -> _View:
