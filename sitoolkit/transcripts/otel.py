@@ -26,6 +26,8 @@ _MARKS = ("gen_ai.", "llm.", "openinference.", "traceloop.", "gen_ai", "ai.opera
 def sniff(head: Head) -> Match | None:
     """Told by `resourceSpans`, by spans with a context and attributes, or by GenAI attribute names."""
     for value in head.dicts[:8]:
+        if any(str(key).startswith("attributes.") for key in value) and "context.span_id" in value:
+            return Match(0.93, "rows of a span table: attributes.* and context.span_id")
         if "resourceSpans" in value or "resource_spans" in value:
             return Match(0.97, "OTLP JSON: resourceSpans")
         if "scopeSpans" in value:
@@ -61,6 +63,8 @@ def read(source: TranscriptFile, report: ReadReport) -> Iterator[Session]:
 def _spans(record: Any, line: int, depth: int) -> Iterator[Span]:
     if not isinstance(record, Mapping) or depth > 6:
         return
+    if "context.span_id" in record and "attributes" not in record:
+        record = _unflattened(record)
     for key in (
         "resourceSpans",
         "resource_spans",
@@ -83,6 +87,18 @@ def _spans(record: Any, line: int, depth: int) -> Iterator[Span]:
         yield _bare(record, line)
     elif _has_identity(record) and "name" in record:
         yield _span({**record, "attributes": {}}, line)
+
+
+def _unflattened(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of Phoenix's span table as a span."""
+    span: dict[str, Any] = {"attributes": {}, "context": {}}
+    for key, value in row.items():
+        outer, dot, inner = str(key).partition(".")
+        if dot and outer in span:
+            span[outer][inner] = value
+        elif key not in span:
+            span[str(key)] = value
+    return span
 
 
 def _bare(record: Mapping[str, Any], line: int) -> Span:

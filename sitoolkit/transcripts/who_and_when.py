@@ -21,7 +21,8 @@ __all__ = ["NAME", "read", "sniff"]
 
 NAME = "who-and-when"
 _CODE = re.compile(r"```(\w+)?[ \t]*\n(.*?)```", re.DOTALL)
-_EXIT = re.compile(r"\A\s*exitcode: (-?\d+) \((.*?)\)\s*\n?(?:Code output:[ \t]?)?", re.DOTALL)
+_EXIT = re.compile(r"\A\s*exitcode: (-?\d+) \((?:.*?)\)\s*\n?(?:Code output:[ \t]?)?", re.DOTALL)
+_SCRIPT = re.compile(r"\A\s*The script ran[^\n]*?exit code(?: was)?: (-?\d+)[^\n]*\n?(?:Its output was:\n)?")
 _TERMINALS = ("computer_terminal", "computerterminal", "executor")
 
 
@@ -88,7 +89,7 @@ def _terminal(
     build: SessionBuilder, text: str, block: tuple[int, str, str, str] | None, name: str, line: int
 ) -> tuple[int, str, str, str] | None:
     """What the terminal answered: the result of the last code block, or a remark that there is none."""
-    found = _EXIT.match(text)
+    found = _EXIT.match(text) or _SCRIPT.match(text)
     if found is None:
         build.turn("tool", text, author=name, line=line)
         return block

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.transcripts.wild import reading, story
@@ -169,3 +172,18 @@ def test_reflexion_trials() -> None:
 def test_logs_without_results_stay_unknown() -> None:
     assert [story(s) for s in reading("swarm.json").sessions] == [[("send_email", "cancelled")], []]
     assert story(reading("phoenix_runs.json").only) == [("find", "unknown")]
+
+
+def test_who_and_when_hand_crafted_logs(tmp_path: Path) -> None:
+    """Magentic-One names the agent in the role, and its terminal words the exit code in another way."""
+    history = [
+        {"role": "human", "content": "Q"},
+        {"role": "Assistant", "content": "```sh\nls x\n```"},
+        {"role": "ComputerTerminal", "content": "The script ran, then exited with Unix exit code: 2\nIts output was:\nls: x: No such file or directory"},
+    ]  # fmt: skip
+    path = tmp_path / "12.json"
+    path.write_text(
+        json.dumps({"question": "Q", "history": history, "mistake_agent": "Assistant", "mistake_step": 1})
+    )
+    session = reading(path).only
+    assert story(session) == [("execute_code", "failure/NOTFOUND")] and session.calls[0].agent == "Assistant"

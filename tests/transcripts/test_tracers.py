@@ -198,3 +198,13 @@ def test_blocks_of_llamaindex() -> None:
     assert message.text == "Hm" and [(c.tool, c.args, c.call_id) for c in message.calls] == [
         ("w", {"c": 1}, "k")
     ]
+
+
+def test_rows_of_a_span_table(tmp_path: Path) -> None:
+    row = {"name": "w", "span_kind": "TOOL", "parent_id": None, "start_time": "2026-03-01T10:00:00Z", "end_time": "2026-03-01T10:00:01Z",
+           "status_code": "ERROR", "status_message": "TimeoutError: no answer", "context.span_id": "1", "context.trace_id": "t",
+           "attributes.openinference.span.kind": "TOOL", "attributes.tool.name": "w", "attributes.input.value": "{\"c\": 1}"}  # fmt: skip
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    session = reading(path).only
+    assert story(session) == [("w", "timeout/TIMEOUT")] and session.calls[0].args == {"c": 1}
