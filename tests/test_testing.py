@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from sitoolkit.errors import ModelError, TimeError
-from sitoolkit.records import Outcome
-from sitoolkit.testing import FixedClock, ScriptedChat, demo_files, generate_demo, write_demo
+from sitoolkit.records import Outcome, ToolInvocation
+from sitoolkit.testing import (
+    FixedClock,
+    ScriptedChat,
+    as_anthropic,
+    as_claude_code,
+    as_langchain,
+    as_openai,
+    as_own,
+    demo_files,
+    generate_demo,
+    write_demo,
+)
+from sitoolkit.transcripts import read_sessions
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -97,3 +110,26 @@ def test_a_script_answers_in_order_and_says_when_it_is_at_its_end() -> None:
     with pytest.raises(ModelError, match="at its end"):
         chat.complete("more", {})
     assert chat.prompts == ["x", "y", "z", "more"]
+
+
+@pytest.mark.parametrize("crew", ["ops", "atlas", "data"])
+@pytest.mark.parametrize("form", ["own", "openai", "anthropic", "claude_code", "langchain"])
+def test_sessions_written_in_any_format_read_back_with_the_same_calls(
+    crew: str, form: str, tmp_path: Path
+) -> None:
+    writers = {
+        "own": lambda session: as_own([session]),
+        "openai": lambda session: as_openai([session]),
+        "anthropic": as_anthropic,
+        "claude_code": as_claude_code,
+        "langchain": as_langchain,
+    }
+    for session in generate_demo().sessions[crew][:8]:
+        path = tmp_path / f"{session.id}.{'json' if form in ('anthropic', 'langchain') else 'jsonl'}"
+        path.write_text(writers[form](session), encoding="utf-8")
+        [read] = read_sessions(path)
+
+        def told(calls: Iterable[ToolInvocation]) -> list[tuple[object, ...]]:
+            return [(call.tool, call.args, call.failed, call.outcome is Outcome.UNKNOWN) for call in calls]
+
+        assert told(read.calls) == told(session.calls), session.id

@@ -178,7 +178,7 @@ PLANTS: dict[str, dict[str, Any]] = {
         "tool": "deploy_service",
         "mode": "CONFLICT",
         "cause": {"kind": "missing_preceding", "tool": "run_tests"},
-        "error": "conflict: release gate is closed for this build",
+        "error": "Error: conflict: release gate is closed for this build",
     },
     "scale-too-far": {
         "tool": "scale_service",
@@ -190,7 +190,7 @@ PLANTS: dict[str, dict[str, Any]] = {
         "tool": "rotate_credentials",
         "mode": "PERM",
         "cause": {"kind": "missing_preceding", "tool": "create_snapshot"},
-        "error": "permission denied: rotation is locked",
+        "error": "Error: permission denied: rotation is locked",
     },
     "ttl-as-text": {
         "tool": "update_dns_record",
@@ -202,7 +202,7 @@ PLANTS: dict[str, dict[str, Any]] = {
         "tool": "restart_service",
         "mode": "NOTFOUND",
         "cause": {"kind": "value_shape", "arg": "name", "contains": "-"},
-        "error": "service not found",
+        "error": "Error: service not found",
     },
     "severity-urgent": {
         "tool": "mcp__tracker__create_ticket",
