@@ -60,6 +60,7 @@ __all__ = ["RULES", "Rule", "Verdict", "add_rule", "classify_failure", "judge", 
 SUCCESS, FAILURE, TIMEOUT = Outcome.SUCCESS, Outcome.FAILURE, Outcome.TIMEOUT
 CANCELLED, UNKNOWN = Outcome.CANCELLED, Outcome.UNKNOWN
 _HEAD, _TAIL = 600, 400  # characters at the start and the end of a text in which it says how it ended
+_REPEATED_CHARS = 400  # texts up to this are remembered with their verdict
 _ERROR_CHARS = 2000  # an error message is cut to this
 
 
@@ -474,6 +475,18 @@ def _http_code(value: Any) -> int | None:
 
 
 def _by_text(text: str, tool: str, off: frozenset[str]) -> Verdict | None:
+    """The verdict of a text; short ones repeat a hundred times in a transcript and are judged once."""
+    if len(text) <= _REPEATED_CHARS:
+        return _by_short_text(text, tool, off, tuple(_ADDED))
+    return _judge_text(text, tool, off)
+
+
+@lru_cache(maxsize=4096)
+def _by_short_text(text: str, tool: str, off: frozenset[str], added: tuple[Rule, ...]) -> Verdict | None:
+    return _judge_text(text, tool, off)
+
+
+def _judge_text(text: str, tool: str, off: frozenset[str]) -> Verdict | None:
     """Only the text is left: a short text that reads as an error is one, a text that quotes errors is not."""
     head = text[:_HEAD]
     quoting = _quotes(tool)

@@ -20,6 +20,7 @@ from sitoolkit.transcripts.base import (
     record_type,
 )
 from sitoolkit.transcripts.chat import add_message, add_messages, message_roles, usage_of
+from sitoolkit.transcripts.plain_chat import plain_session
 
 NAME = "openai-chat"
 ALIASES = ("openai", "chat", "openai-messages", "messages")
@@ -32,6 +33,21 @@ _ID_KEYS = (
     "uuid",
     "custom_id",
     "id",
+)
+_PLAIN_KEYS = frozenset(
+    {
+        "id",
+        "messages",
+        "model",
+        "metadata",
+        "tools",
+        "session_id",
+        "task_id",
+        "agent",
+        "project",
+        "reward",
+        "parallel_tool_calls",
+    }
 )
 _LIST_KEYS = ("messages", "conversation", "conversations", "trajectory", "history")
 
@@ -79,9 +95,13 @@ def read_conversations(source: TranscriptFile, report: ReadReport, name: str) ->
             continue
         about = record if isinstance(record, dict) else {}
         key = line if head.layout == "lines" else place
-        build = SessionBuilder(
-            source.file, session_name(source, about, key, seen), format=name, line=line, **fields_of(about)
-        )
+        session_id, fields = session_name(source, about, key, seen), fields_of(about)
+        if about.keys() <= _PLAIN_KEYS:
+            plain = plain_session(source.file, session_id, name, line, messages, fields)
+            if plain is not None:
+                yield plain
+                continue
+        build = SessionBuilder(source.file, session_id, format=name, line=line, **fields)
         if about.get("system"):
             build.turn("system", content_text(about["system"]), line=line)
         add_messages(build, [*messages, *_answer(about, messages)], report, line)

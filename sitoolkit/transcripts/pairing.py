@@ -27,7 +27,7 @@ from sitoolkit.records import (
 )
 from sitoolkit.transcripts.source import parse_args
 
-__all__ = ["SessionBuilder", "make"]
+__all__ = ["SessionBuilder", "make", "session_outcome", "whole"]
 
 R = TypeVar("R", bound=Record)
 _DEFAULTS: dict[type[Record], dict[str, Any]] = {}
@@ -47,10 +47,10 @@ def make(kind: type[R], values: dict[str, Any]) -> R:
             for name, field in kind.model_fields.items()
         }
         _DEFAULTS[kind] = defaults
-    return _whole(kind, {**defaults, **values})
+    return whole(kind, {**defaults, **values})
 
 
-def _whole(kind: type[R], values: dict[str, Any]) -> R:
+def whole(kind: type[R], values: dict[str, Any]) -> R:
     """A record from all its fields; which of them were set is not told apart, so the set of names is shared."""
     names = _NAMES.get(kind)
     if names is None:
@@ -356,7 +356,14 @@ class SessionBuilder:
             values["duration_ms"] = duration_ms
         if values["tool"] == "unknown" and tool:
             values["tool"] = tool
-        if any(told is not None for told in (is_error, status, exit_code, error, typed_error, outcome)):
+        if (
+            is_error is not None
+            or status is not None
+            or exit_code is not None
+            or error is not None
+            or typed_error is not None
+            or outcome is not None
+        ):
             self.evidence(
                 call,
                 is_error=is_error,
@@ -475,7 +482,7 @@ class SessionBuilder:
                 turn["calls"] = tuple(
                     [self._invocation(call, turn, agent, project, team, org) for call in calls]
                 )
-            turns.append(_whole(Turn, turn))
+            turns.append(whole(Turn, turn))
         values.update(
             id=self.session_id,
             format=self.format,
@@ -491,7 +498,7 @@ class SessionBuilder:
         if not values.get("usage") and any(self._usage.values()):
             values["usage"] = self._total_usage()
         if not values.get("outcome"):
-            values["outcome"] = _outcome(turns)
+            values["outcome"] = session_outcome(turns)
         values["notes"] = (*values.get("notes", ()), *self.notes)
         return make(Session, values)
 
@@ -523,7 +530,7 @@ class SessionBuilder:
                 )
                 if decided is not None:
                     outcome, rule = decided, "reader"
-        return _whole(
+        return whole(
             ToolInvocation,
             {
                 "id": "",
@@ -564,9 +571,7 @@ class SessionBuilder:
         key = (file or self.file, line)
         source = self._sources.get(key)
         if source is None:
-            source = self._sources[key] = _whole(
-                Source, {"file": key[0], "line": line, "format": self.format}
-            )
+            source = self._sources[key] = whole(Source, {"file": key[0], "line": line, "format": self.format})
         return source
 
     def _total_usage(self) -> Usage:
@@ -603,7 +608,7 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else canonical_json(value)
 
 
-def _outcome(turns: list[Turn]) -> str:
+def session_outcome(turns: list[Turn]) -> str:
     """A session that ends with an answer after a last call that did not fail went well; else nothing is known."""
     answered = False
     for turn in reversed(turns):

@@ -85,18 +85,26 @@ class ReadReport:
         self.sessions += 1
         self.orphaned += session.orphan_results
         self.results += session.orphan_results
+        paired = ran = total = guessed = abandoned = 0
+        outcomes: dict[Outcome, int] = {}
         for turn in session.turns:
             for call in turn.calls:
+                total += 1
                 if call.ran:
-                    self.calls += 1
-                    self.outcomes[call.outcome.value] += 1
-                else:
-                    self.never_ran += 1
-                if call.paired:
-                    self.paired += 1
-                    self.results += 1
-                self.guessed += call.guessed
-                self.abandoned += call.abandoned
+                    ran += 1
+                    outcome = call.outcome
+                    outcomes[outcome] = outcomes.get(outcome, 0) + 1
+                paired += call.paired
+                guessed += call.guessed
+                abandoned += call.abandoned
+        for outcome, count in outcomes.items():
+            self.outcomes[outcome.value] += count
+        self.calls += ran
+        self.never_ran += total - ran
+        self.paired += paired
+        self.results += paired
+        self.guessed += guessed
+        self.abandoned += abandoned
 
     @property
     def failed(self) -> int:

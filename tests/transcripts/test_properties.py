@@ -190,3 +190,34 @@ def test_a_file_cut_anywhere_gives_what_stands_before_the_cut(
     assert all(
         result is None or result == want for (_, _, result), (_, _, want) in zip(got, whole, strict=False)
     )
+
+
+@few
+@given(steps=stories("unique") | stories("repeated") | stories("none"), data=st.data())
+def test_the_fast_way_of_plain_conversations_gives_the_same_session(
+    steps: list[Step], data: st.DataObject
+) -> None:
+    import json
+
+    from sitoolkit.transcripts.base import SessionBuilder
+    from sitoolkit.transcripts.chat import add_messages
+    from sitoolkit.transcripts.plain_chat import plain_session
+
+    for step in steps:
+        step.order = data.draw(st.permutations(range(len(step.calls))))
+        step.dropped = bool(step.calls) and data.draw(st.integers(0, 9)) == 0
+    for call in [call for step in steps for call in step.calls]:
+        call.result = data.draw(
+            st.sampled_from([call.result, "Error: no such user", '{"success": false}', "", None])
+        )
+    messages = json.loads(WRITERS["openai list"][0](steps))
+    fields = data.draw(st.sampled_from([{}, {"agent": "ops", "model": "m", "reward": 1.0}]))
+    build = SessionBuilder("a.jsonl", "s", format="openai-chat", line=3, **fields)
+    add_messages(build, messages, ReadReport(), 3)
+    slow = build.build()
+    fast = plain_session("a.jsonl", "s", "openai-chat", 3, messages, fields)
+    assert fast is None or fast == slow
+    if all(call.id and call.result is not None for step in steps for call in step.calls) and not any(
+        s.dropped for s in steps
+    ):
+        assert fast == slow
