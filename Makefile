@@ -40,7 +40,7 @@ docs: $(VENV)/.docs  ## the documentation site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 screenshots: $(VENV)/.test chromium  ## every picture of the docs, from a demo workspace
-	$(BIN)/python -m tests.browser.screenshots
+	$(BIN)/python -m pytest tests/browser/screenshots.py --timeout 600
 
 soak: $(VENV)/.test  ## the long forms: kills, writers, a year of nights
 	$(BIN)/python -m pytest -m soak --timeout 3600 -v

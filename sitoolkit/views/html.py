@@ -115,7 +115,9 @@ def html_table(
     )
     if not names:
         return ""
-    head = "".join(f'<th scope="col">{escape(name.replace("_", " "))}</th>' for name in names)
+    head = "".join(
+        f'<th scope="col" style="text-align:left">{escape(name.replace("_", " "))}</th>' for name in names
+    )
     body = "".join("<tr>" + "".join(_cell(row.get(name)) for name in names) + "</tr>" for row in shown)
     more = len(everything) - len(shown)
     foot = f'<p class="sit-quiet">and {more:,} more</p>' if more else ""
@@ -123,14 +125,18 @@ def html_table(
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"
 
 
+# Written on each cell: JupyterLab's own style sets numbers and text alike to the right.
+_TD = '<td style="text-align:left">'
+
+
 def _cell(value: Any) -> str:
     if isinstance(value, bool) or value is None:
-        return f"<td>{'' if value is None else 'yes' if value else 'no'}</td>"
+        return f"{_TD}{'' if value is None else 'yes' if value else 'no'}</td>"
     if isinstance(value, int | float):
-        return f'<td class="sit-n">{_number(value)}</td>'
+        return f'<td class="sit-n" style="text-align:right">{_number(value)}</td>'
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-        return f"<td>{inline(', '.join(value[:3]) + (f' and {len(value) - 3} more' if len(value) > 3 else ''))}</td>"
-    return f"<td>{inline(value, 240)}</td>"
+        return f"{_TD}{inline(', '.join(value[:3]) + (f' and {len(value) - 3} more' if len(value) > 3 else ''))}</td>"
+    return f"{_TD}{inline(value, 240)}</td>"
 
 
 def _number(value: float) -> str:
