@@ -9,10 +9,11 @@ folders (`base_state.json` beside `events/`), lists and lines of events of both 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sitoolkit.errors import TranscriptError
 from sitoolkit.records import Outcome, Session
 from sitoolkit.transcripts.base import Match
 from sitoolkit.transcripts.dialects import find_messages, text_of, usage_of
@@ -108,14 +109,23 @@ def _is_completion(value: Mapping[str, Any]) -> bool:
 def sniff_folder(path: Path) -> Match | None:
     """A folder is one conversation where it holds `events/event-*.json`, or a run's completion logs."""
     events = path / "events"
-    if events.is_dir() and any(_numbered(events)):
-        return Match(0.95, "an OpenHands conversation folder: events/")
+    first = next(_numbered(events), None) if events.is_dir() else None
+    if first is not None and _holds(first, lambda value: _is_v0(value) or _is_v1(value)):
+        return Match(0.95, "an OpenHands conversation folder: its events/ hold OpenHands events")
     logs = sorted(path.glob("*.json"))[:400]
-    if len(logs) > 1 and all(_log_time(log) is not None for log in logs):
-        head = TranscriptFile(logs[0]).head.first
-        if isinstance(head, Mapping) and _is_completion(head):
-            return Match(0.9, "a folder of OpenHands completion logs")
+    timed = len(logs) > 1 and all(_log_time(log) is not None for log in logs)
+    if timed and _holds(logs[0], _is_completion):
+        return Match(0.9, "a folder of OpenHands completion logs")
     return None
+
+
+def _holds(file: Path, test: Callable[[Mapping[str, Any]], bool]) -> bool:
+    """Whether the first value of a file passes a test; a file that cannot be read does not."""
+    try:
+        first = TranscriptFile(file).head.first
+    except TranscriptError:
+        return False
+    return isinstance(first, Mapping) and test(first)
 
 
 def _numbered(folder: Path) -> Iterator[Path]:
@@ -140,12 +150,11 @@ def read_folder(path: Path, report: ReadReport) -> Iterator[Session]:
     if (path / "events").is_dir():
         talk = _Conversation(str(path), path.name.removeprefix("conv_"), report)
         for file in _numbered(path / "events"):
-            source = TranscriptFile(file)
-            for line, record in source.records(report):
+            for line, record in _records(file, report):
                 talk.take(record, line, str(file))
         state = path / "base_state.json"
         if state.is_file():
-            for _line, record in TranscriptFile(state).records(report):
+            for _line, record in _records(state, report):
                 if isinstance(record, Mapping):
                     talk.state(record)
         if not talk.build.empty:
@@ -154,8 +163,17 @@ def read_folder(path: Path, report: ReadReport) -> Iterator[Session]:
     logs = sorted(path.glob("*.json"), key=lambda log: (_log_time(log) or 0.0, log.name))
     records: list[tuple[int, Any]] = []
     for log in logs:
-        records.extend(TranscriptFile(log).records(report))
+        records.extend(_records(log, report))
     yield from _completions(records, str(path), path.name, report)
+
+
+def _records(file: Path, report: ReadReport) -> list[tuple[int, Any]]:
+    """The records of one file of a folder; a file that cannot be read is set aside, the others go on."""
+    try:
+        return list(TranscriptFile(file).records(report))
+    except TranscriptError as fault:
+        report.put_aside(str(file), fault.line, fault.reason.removeprefix(f"{file}: "))
+        return []
 
 
 def read(source: TranscriptFile, report: ReadReport) -> Iterator[Session]:

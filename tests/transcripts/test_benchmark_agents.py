@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.transcripts.wild import reading, story
+from sitoolkit.errors import TranscriptError
+from tests.transcripts.wild import FIXTURES, reading, story
 
 
 def test_swe_agent_text_generation_leaves_out_demonstrations() -> None:
@@ -187,3 +189,19 @@ def test_who_and_when_hand_crafted_logs(tmp_path: Path) -> None:
     )
     session = reading(path).only
     assert story(session) == [("execute_code", "failure/NOTFOUND")] and session.calls[0].agent == "Assistant"
+
+
+def test_a_damaged_event_of_a_folder_costs_that_event(tmp_path: Path) -> None:
+    folder = tmp_path / "conversation"
+    shutil.copytree(FIXTURES / "openhands_conversation", folder)
+    (folder / "events" / "event-00003-e2b.json").write_bytes(b"")
+    seen = reading(folder)
+    assert [call.tool for call in seen.only.calls] == ["terminal"] and seen.only.orphan_results == 1
+    assert [item.reason for item in seen.report.set_aside] == ["the file is empty"]
+
+
+def test_a_folder_named_events_is_not_enough(tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "1.json").write_text('{"weather": "fine"}')
+    with pytest.raises(TranscriptError):
+        reading(tmp_path)
