@@ -132,9 +132,10 @@ def _add_block(
     lines: list[str], found: dict[tuple[str, str, int], Tally], add: Add, source: str, now: datetime
 ) -> None:
     for event in read_events(lines, now=now):
-        if not event.exception or not event.frame or event.level not in ("error", "critical"):
+        if not event.exception or not event.frame:
             continue
-        add(found, event, source, event.level)
+        if event.level in ("error", "critical"):
+            add(found, event, source, event.level)
         # The head of the block, and the line that names the exception, were counted as lines of their own.
         for line in event.text.split("\n"):
             for alone in read_events([line], now=now):

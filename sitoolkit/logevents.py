@@ -128,6 +128,9 @@ def read_events(
                 pending, text, size, began = None, [], 0, number
                 trace = _Trace()
             elif trace is None:
+                if pending is not None and pending.level in ("info", "debug"):
+                    yield from event()  # the other stream's traceback landed behind a line of the log
+                    pending = None
                 if pending is None:
                     began, text, size = number, [], 0
                 trace = _Trace()
