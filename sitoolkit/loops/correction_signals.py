@@ -361,10 +361,12 @@ def _has(
             return False
         if need == "evidence" and not _evident(unwanted, before):
             condition = table.guards.get("condition")
+            told = before.calls or _DONE.search(before.said[-600:])
             planned = _PLANNED.search(before.said[-300:]) and not _DONE.search(before.said[-600:])
             if (
                 not leading
                 or planned
+                or not told
                 or (condition and condition.search(words, match.start(), clause.sentence_end))
             ):
                 return False

@@ -41,6 +41,8 @@ _PART = re.compile(
     re.I,
 )
 
+_BARE_NO = re.compile(r"(?:no+|nope|nein|nee|nö|wrong|falsch)\s*[.!,;]*(?:\s*(?:no+|nein)\s*[.!,;]*)*", re.IGNORECASE)
+
 
 class Clause(NamedTuple):
     """A stretch of a message's own words in which a phrase may begin."""
@@ -106,18 +108,21 @@ def _unquoted(match: re.Match[str]) -> str:
 def clauses(words: str) -> Iterator[Clause]:
     """Where a phrase may begin: at each sentence, and behind each comma, colon, dash and conjunction in it."""
     said = False
+    held: int | None = None  # a sentence that is a bare "no" belongs to what follows it
     for sentence in _SENTENCE.finditer(words):
         body = sentence.group()
         if not body.strip():
             continue
         lead = len(body) - len(body.lstrip())
+        begin = sentence.start() + lead if held is None else held
+        if held is None and _BARE_NO.fullmatch(body.strip()) and words[sentence.end() :].strip():
+            held = begin
+            continue
+        held = None
         question = body.rstrip().endswith("?")
-        starts = [
-            sentence.start() + lead,
-            *(sentence.start() + part.end() for part in _PART.finditer(body, lead + 1)),
-        ]
-        for number, start in enumerate(starts):
-            yield Clause(
-                start, sentence.start() + lead, sentence.end(), not said and number == 0, not said, question
-            )
+        starts = [sentence.start() + part.end() for part in _PART.finditer(body, lead + 1)]
+        if begin != sentence.start() + lead:
+            starts.insert(0, sentence.start() + lead)
+        for number, start in enumerate([begin, *starts]):
+            yield Clause(start, begin, sentence.end(), not said and number == 0, not said, question)
         said = True
