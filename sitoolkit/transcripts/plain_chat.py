@@ -9,22 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from sitoolkit.failures import judge
-from sitoolkit.records import Outcome, Session, Source, ToolInvocation, Turn
+from sitoolkit.records import Session, Source, ToolInvocation, Turn
 from sitoolkit.transcripts.pairing import make, session_outcome, whole
 from sitoolkit.transcripts.source import parse_args
 
 __all__ = ["plain_session"]
 
-_SPOKEN_KEYS = frozenset({"role", "content"})
-_ASSISTANT_KEYS = frozenset({"role", "content", "tool_calls"})
-_TOOL_KEYS = frozenset({"role", "content", "tool_call_id", "name"})
-_CALL_KEYS = frozenset({"id", "type", "function"})
-_SPOKEN = {"user": "user", "system": "system", "developer": "system"}
+_SPOKEN = frozenset({"user", "system", "developer"})
 _CALL: dict[str, Any] = {
     name: None if field.is_required() else field.get_default(call_default_factory=True)
     for name, field in ToolInvocation.model_fields.items()
 }
-_UNKNOWN = Outcome.UNKNOWN
 
 
 def plain_session(
@@ -37,7 +32,8 @@ def plain_session(
         **_CALL, "session_id": session_id, "agent": agent, "project": fields.get("project"), "team": fields.get("team"),
         "org": fields.get("org"), "source": source,
     }  # fmt: skip
-    turns: list[dict[str, Any]] = []
+    turns: list[Turn] = []
+    asking: list[tuple[dict[str, Any], list[ToolInvocation]]] = []  # turns with calls, completed at the end
     waiting: dict[str, dict[str, Any]] = {}  # calls of the newest batch without a result
     seq = 0
     for message in messages:
@@ -46,11 +42,16 @@ def plain_session(
         role = message.get("role")
         content = message.get("content")
         if role == "tool":
+            size = len(message)
             call_id = message.get("tool_call_id")
-            if type(content) is not str or type(call_id) is not str or not message.keys() <= _TOOL_KEYS:
-                return None
-            values = waiting.pop(call_id, None)
-            if values is None or "<tool_" in content or (len(content) > 200 and ";base64," in content):
+            values = waiting.pop(call_id, None) if type(call_id) is str else None
+            if (
+                values is None
+                or type(content) is not str
+                or not (size == 3 or (size == 4 and "name" in message))
+                or "<tool_" in content
+                or (len(content) > 200 and ";base64," in content)
+            ):
                 return None
             values["result"] = content
             values["paired"] = True
@@ -60,62 +61,41 @@ def plain_session(
                 content, tool=values["tool"], answered=True
             )
             continue
-        if content is not None and type(content) is not str:
+        text = content or ""
+        if type(text) is not str or "<tool_" in text or (len(text) > 200 and ";base64," in text):
             return None
-        calls: list[dict[str, Any]] | tuple[()] = ()
+        fields_of_turn: dict[str, Any] = {
+            "role": role, "text": text, "calls": (), "at": None, "index": len(turns), "author": None, "abandoned": False,
+            "source": source,
+        }  # fmt: skip
         if role == "assistant":
-            if not message.keys() <= _ASSISTANT_KEYS:
-                return None
             waiting.clear()
-            asked = message.get("tool_calls")
-            if asked:
-                if type(asked) is not list:
+            if len(message) > 2 or "content" not in message:
+                asked = message.get("tool_calls")
+                if (
+                    len(message) != ("content" in message) + 1 + (asked is not None)
+                    or type(asked) is not list
+                ):
                     return None
-                calls = []
+                calls: list[ToolInvocation] = []
                 for call in asked:
-                    if type(call) is not dict or not call.keys() <= _CALL_KEYS:
+                    values = _asked(call, waiting, call_base)
+                    if values is None:
                         return None
-                    call_id, function = call.get("id"), call.get("function")
-                    if (
-                        type(call_id) is not str
-                        or not call_id
-                        or call_id in waiting
-                        or type(function) is not dict
-                    ):
-                        return None
-                    tool, arguments = function.get("name"), function.get("arguments")
-                    if type(tool) is not str or not tool or type(arguments) is not str:
-                        return None
-                    values = call_base.copy()
                     values["seq"] = seq
-                    values["tool"] = tool
-                    values["args"], values["args_error"] = parse_args(arguments)
-                    values["call_id"] = call_id
                     values["turn"] = len(turns)
                     seq += 1
-                    waiting[call_id] = values
-                    calls.append(values)
-            elif asked is not None and asked != []:
-                return None
-        else:
-            if role not in _SPOKEN or content is None or not message.keys() <= _SPOKEN_KEYS:
-                return None
-            role = _SPOKEN[role]
-        text = content or ""
-        if "<tool_" in text or (len(text) > 200 and ";base64," in text):
+                    waiting[values["call_id"]] = values
+                    calls.append(whole(ToolInvocation, values))  # its fields are filled when the result comes
+                if calls:
+                    asking.append((fields_of_turn, calls))
+        elif role not in _SPOKEN or content is None or len(message) != 2:
             return None
-        turns.append(
-            {
-                "role": role, "text": text, "calls": calls, "at": None, "index": len(turns), "author": None, "abandoned": False,
-                "source": source,
-            }
-        )  # fmt: skip
-    made = []
-    for turn in turns:
-        calls = turn["calls"]
-        if calls:
-            turn["calls"] = tuple([whole(ToolInvocation, values) for values in calls])
-        made.append(whole(Turn, turn))
+        elif role == "developer":
+            fields_of_turn["role"] = "system"
+        turns.append(whole(Turn, fields_of_turn))
+    for fields_of_turn, calls in asking:
+        fields_of_turn["calls"] = tuple(calls)
     return make(
         Session,
         {
@@ -123,8 +103,25 @@ def plain_session(
             "id": session_id,
             "format": format,
             "agent": agent,
-            "turns": tuple(made),
-            "outcome": fields.get("outcome") or session_outcome(made),
+            "turns": tuple(turns),
+            "outcome": fields.get("outcome") or session_outcome(turns),
             "source": source,
         },
     )
+
+
+def _asked(call: Any, waiting: dict[str, Any], base: dict[str, Any]) -> dict[str, Any] | None:
+    """The fields of one function call; `None` if it is not plain, or its id is taken."""
+    if type(call) is not dict:
+        return None
+    call_id, function = call.get("id"), call.get("function")
+    if type(call_id) is not str or not call_id or call_id in waiting or type(function) is not dict:
+        return None
+    tool, arguments = function.get("name"), function.get("arguments")
+    if type(tool) is not str or not tool or type(arguments) is not str:
+        return None
+    values = base.copy()
+    values["tool"] = tool
+    values["args"], values["args_error"] = parse_args(arguments)
+    values["call_id"] = call_id
+    return values
