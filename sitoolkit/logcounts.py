@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sitoolkit.logevents import LogEvent, read_events
+from sitoolkit.loglines import parse_line
 from sitoolkit.stores.scans import Tally
 
 __all__ = ["count_errors"]
@@ -47,24 +48,23 @@ def count_errors(path: Path, add: Add, now: datetime) -> list[Tally]:
     found: dict[tuple[str, str, int], Tally] = {}
     if path.stat().st_size == 0:
         return []
-    for count, line, first, last in _kinds(path):
-        for event in read_events([line], now=now):
+    for count, first, last in _kinds(path):
+        for event in read_events([first], now=now):
             if event.level not in ("error", "critical") or event.logger.startswith("sitoolkit"):
                 continue
             tally = add(found, event, str(path), event.level)
             tally.count += count - 1
-            for text in (first, last):
-                for other in read_events([text], now=now):
-                    if other.time is not None:
-                        tally.first = min(tally.first or other.time, other.time)
-                        tally.last = max(tally.last or other.time, other.time)
+            until = parse_line(last, now).time if count > 1 and event.time is not None else None
+            if until is not None and event.time is not None:
+                tally.first = min(tally.first or event.time, event.time, until)
+                tally.last = max(tally.last or event.time, event.time, until)
     for block in _blocks(path):
         _add_block(block, found, add, str(path), now)
     return [tally for tally in found.values() if tally.count > 0]
 
 
-def _kinds(path: Path) -> Iterator[tuple[int, str, str, str]]:
-    """Kinds of lines that may be errors: how many, one of them, and the first and last by their text."""
+def _kinds(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Kinds of lines that may be errors: how many, and the first and last of them by their text."""
     import polars as pl
 
     line = pl.col("line")
@@ -85,7 +85,7 @@ def _kinds(path: Path) -> Iterator[tuple[int, str, str, str]]:
         .collect(engine="streaming")
     )
     for row in frame.iter_rows(named=True):
-        yield row["count"], row["first"], row["first"], row["last"]
+        yield row["count"], row["first"], row["last"]
 
 
 def _is_dated(path: Path) -> bool:
