@@ -501,6 +501,8 @@ class Session(Record):
                 continue
             role = "user" if turn.role == "other" else turn.role
             message: dict[str, Any] = {"role": role, "content": turn.text}
+            if role == "tool":  # a result whose call is not known
+                message["tool_call_id"] = f"orphan_{turn.index}"
             if turn.calls:
                 message["tool_calls"] = [
                     {
@@ -509,7 +511,7 @@ class Session(Record):
                         "function": {
                             "name": call.tool,
                             "arguments": call.args
-                            if isinstance(call.args, str)
+                            if isinstance(call.args, str) and call.args_error
                             else json.dumps(call.args, ensure_ascii=False),
                         },
                     }
