@@ -8,6 +8,7 @@ kept as a `tool` turn and counted; a call without a result keeps the outcome `un
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -471,8 +472,10 @@ class SessionBuilder:
     def build(self, **fields: Any) -> Session:
         """Judge every call and return the session."""
         values = {**self.fields, **fields}
-        agent = values.get("agent") or ""
-        project, team, org = values.get("project"), values.get("team"), values.get("org")
+        self.session_id = _name(self.session_id) or "unnamed"
+        agent = _name(values.get("agent")) or ""
+        project, team, org = (_name(values.get(key)) for key in ("project", "team", "org"))
+        values.update(project=project, team=team, org=org)
         ordered = self._calls if self._in_order else sorted(self._calls, key=_turn_of)
         for seq, call in enumerate(ordered):
             call.values["seq"] = seq
@@ -548,7 +551,7 @@ class SessionBuilder:
                 "started_at": started,
                 "duration_ms": duration,
                 "is_write": told["is_write"],
-                "agent": told["agent"] or agent,
+                "agent": (_name(told["agent"]) if told["agent"] else None) or agent,
                 "project": project,
                 "team": team,
                 "org": org,
@@ -582,6 +585,18 @@ class SessionBuilder:
         return Usage(
             **{name: amount if name == "cost_usd" else int(amount) for name, amount in total.items()}
         )
+
+
+_UNFIT = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+def _name(value: Any) -> str | None:
+    """A name that a scope can carry: one line of at most 200 characters; `None` where nothing is left."""
+    if not isinstance(value, str):
+        return None
+    if value.isalnum() and len(value) <= 200:
+        return value
+    return _UNFIT.sub(" ", value).strip()[:200].strip() or None
 
 
 def _turn_of(call: _Call) -> int:
