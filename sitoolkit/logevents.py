@@ -46,6 +46,12 @@ _FOREIGN = re.compile(
 _EVENT_LINES = 400  # a longer traceback is cut; its last line is what counts
 
 
+_QUIET = re.compile(
+    r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?\]?[ |:-]+\[?(?:INFO|DEBUG|TRACE|NOTICE)\b"
+)
+_PASSED = LogLine("", None, "info", "", True)
+
+
 class _Trace:
     """A traceback being read: frames and the exception that was raised last."""
 
@@ -74,7 +80,12 @@ def _frame_label(where: str, name: str) -> str:
 
 
 def read_events(
-    lines: Iterable[str], *, now: datetime | None = None, first_line: int = 1, chars: int = 8_000
+    lines: Iterable[str],
+    *,
+    now: datetime | None = None,
+    first_line: int = 1,
+    chars: int = 8_000,
+    errors_only: bool = False,
 ) -> Iterator[LogEvent]:
     """Join the lines of a log into events: a head with its traceback is one event, as is a traceback alone.
 
@@ -87,6 +98,7 @@ def read_events(
         now: to find the year of times without one.
         first_line: number of the first line in its file, counted from 1.
         chars: how much of an event's text is kept.
+        errors_only: lines that say INFO or less behind their time are passed over unread; most lines of a log are.
     """
     pending: LogLine | None = None
     trace: _Trace | None = None
@@ -95,7 +107,7 @@ def read_events(
     last_time: datetime | None = None
 
     def event() -> Iterator[LogEvent]:
-        if pending is None and trace is None:
+        if trace is None and (pending is None or pending is _PASSED):
             return
         head = pending or LogLine("")
         message = head.message
@@ -114,6 +126,7 @@ def read_events(
             "\n".join(text)[:chars],
         )
 
+    passed = ""
     open_block = False  # inside a Python traceback, whose last line is not indented
     for number, raw in enumerate(lines, first_line):
         line = raw.rstrip("\r\n")
@@ -121,7 +134,13 @@ def read_events(
             continue
         if len(line) > 100_000:
             line = line[:100_000]
+        if errors_only and _QUIET.match(line):
+            yield from event()
+            pending, trace, text, size, began, open_block, passed = _PASSED, None, [], 0, number, False, line
+            continue
         indented = line[0] in " \t|+"
+        if pending is _PASSED and trace is None and "Traceback" in line:
+            last_time = parse_line(passed, now).time or last_time
         if _TRACEBACK.match(line):
             if trace is not None and trace.exception and not open_block and not _chained(text):
                 yield from event()

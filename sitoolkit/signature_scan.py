@@ -309,7 +309,7 @@ def _scan_file(path: Path, reader: _Reader, tail: int | None, aside: list[SetAsi
 
 def _tallies(lines: Iterable[str], first_line: int, source: str, reader: _Reader) -> list[Tally]:
     found: dict[tuple[str, str, int], Tally] = {}
-    for event in read_events(lines, now=reader.now, first_line=first_line):
+    for event in read_events(lines, now=reader.now, first_line=first_line, errors_only=True):
         if event.level in ("error", "critical") and not event.logger.startswith(_OWN):
             reader.tally(found, event, source, event.level)
     return list(found.values())
