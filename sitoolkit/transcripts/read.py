@@ -20,7 +20,7 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def read_sessions(
-    paths: Paths, format: str | None = None, report: ReadReport | None = None, *, root: Path | None = None
+    paths: Paths, format: str | None = None, report: ReadReport | None = None
 ) -> Iterator[Session]:
     """Read transcripts of any known format, one session at a time, as they are: callers redact (`redaction.seal`).
 

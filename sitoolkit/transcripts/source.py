@@ -297,9 +297,8 @@ class TranscriptFile:
     >>> for line, record in source.records(report): ...
     """
 
-    def __init__(self, path: str | Path, *, root: Path | None = None) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.root = root  # the folder that was asked for, if any
         self.file = str(self.path)
         self._head: Head | None = None
         self._document: Any = None
