@@ -31,7 +31,7 @@ function render({ model, el }) {
       : (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z" && !field ? "u"
       : event.key === "Escape" ? "escape" : event.key;
     const always = named === "ctrl+enter" || named === "escape";
-    if (field && !always) { event.stopPropagation(); return; }
+    if (field && !always) return;
     if (event.ctrlKey || event.metaKey || event.altKey) { if (!always && named !== "u") return; }
     if (!model.get("hotkeys").includes(named)) return;
     if (named === "Enter" && event.target.closest("button, summary, a")) return;
@@ -48,7 +48,7 @@ function render({ model, el }) {
     panel.tabIndex = 0;
     panel.setAttribute("role", "region");
     panel.setAttribute("aria-label", "Proposal review");
-    panel.addEventListener("keydown", onKey);
+    panel.addEventListener("keydown", onKey, true);  // before a field of ipywidgets stops it
     panel.addEventListener("mousedown", (event) => {
       if (!event.target.closest("input, textarea, select, button, summary, a")) panel.focus({ preventScroll: true });
     });
@@ -64,7 +64,7 @@ function render({ model, el }) {
     if (field) field.focus(); else if (panel) panel.focus({ preventScroll: true });
   };
   model.on("change:focus_count", focus);
-  return () => { if (panel) panel.removeEventListener("keydown", onKey); };
+  return () => { if (panel) panel.removeEventListener("keydown", onKey, true); };
 }
 export default { render };
 """
@@ -78,7 +78,11 @@ _STYLE = """
 .sit-review .sit-error { color: var(--jp-error-color0, #a1260d); font-weight: 600; white-space: pre-wrap; height: auto; }
 .sit-review .sit-warn { color: var(--jp-warn-color0, #8a5300); font-weight: 600; white-space: pre-wrap; height: auto; }
 .sit-review textarea { font-family: var(--jp-code-font-family, monospace); font-size: 13px; line-height: 1.45; }
-.sit-review .sit-list select { font-size: 13px; }
+.sit-review .sit-list, .sit-review .sit-text { display: flex; flex-direction: column; align-items: stretch; width: auto; margin: 2px; }
+.sit-review .sit-list > label, .sit-review .sit-text > label { width: auto; text-align: left; }
+.sit-review .sit-list select { font-size: 13px; height: 260px; max-width: 100%; }
+.sit-review .sit-text textarea { min-height: 130px; max-width: 100%; box-sizing: border-box; }
+.sit-review .widget-label { white-space: normal; height: auto; line-height: 1.4; }
 .sit-review ins { text-decoration: underline; background: color-mix(in srgb, #1a9850 22%, transparent); color: inherit; }
 .sit-review del { background: color-mix(in srgb, #d6604d 22%, transparent); color: inherit; }
 .sit-review pre.sit-diff { white-space: pre-wrap; overflow-wrap: anywhere; margin: 4px 0; font-size: 13px; line-height: 1.45; color: var(--jp-ui-font-color1, inherit); }

@@ -181,8 +181,9 @@ class Desk:
         self.error, self.message = "", f"undone: {len(ids)} decision{'s' if len(ids) != 1 else ''}"
         self.card = None
         self.refresh()
-        if ids and ids[0] in self.titles:
-            self.go(self.queue.index(ids[0]))
+        places = [self.queue.index(key) for key in ids if key in self.titles]
+        if places:
+            self.go(min(places))
 
     def toggle(self) -> None:
         """Select the present proposal for a bulk decision, or not any more."""

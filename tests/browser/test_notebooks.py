@@ -44,7 +44,7 @@ def test_a_click_on_a_tool_filters_the_days_below(demo: Workspace, lab: Any) -> 
     watched = lab.open(prepare("00_quickstart", lab.root, demo.path))
     page = watched.page
     lab.run_all(watched)
-    chart = page.locator(".vega-embed canvas").first
+    chart = page.locator(".vega-embed :is(canvas, svg.marks)").first
     chart.wait_for(state="visible")
     chart.scroll_into_view_if_needed()
     page.wait_for_timeout(1000)

@@ -134,8 +134,8 @@ def test_hostile_text_stays_text_in_every_field(lab, desk):
     watched = lab.open(notebook)
     lab.run_all(watched)
     page = watched.page
-    page.get_by_label("Search").fill("onerror")
-    page.get_by_label("Search").press("Tab")
+    page.get_by_role("textbox", name="Search").fill("onerror")
+    page.get_by_role("textbox", name="Search").press("Tab")
     page.get_by_text("1 of 2", exact=False).first.wait_for()
     page.get_by_role("button", name="Evidence", exact=True).click()
     page.get_by_text("not found", exact=True).wait_for()
@@ -154,7 +154,7 @@ def test_bulk_shows_what_it_would_do_and_leaves_high_risk_out(lab, desk):
     lab.run_all(watched)
     page = watched.page
     page.get_by_role("button", name="Select shown", exact=True).click()
-    page.get_by_text("7 selected", exact=True).wait_for()
+    page.get_by_text("7 selected", exact=True).first.wait_for()
     page.get_by_role("button", name="Approve selected…", exact=True).click()
     page.get_by_text("Approve 5 proposals? 2 of high risk are left out.", exact=False).wait_for()
     assert guides(ws) == []
