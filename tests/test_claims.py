@@ -326,3 +326,17 @@ def test_every_claim_holds_on_its_evidence_and_as_often_as_it_says(rows: list[di
             assert len(naive) == claim.support <= claim.of, claim
         if "always" in claim.text:
             assert claim.support == claim.of, claim
+
+
+def test_many_networks_and_domains_are_told_by_kind() -> None:
+    rows = (
+        [f"192.168.{n}.5:80" for n in range(8)]
+        + ["localhost:80"]
+        + [f"api.team{n}.example:80" for n in range(5)]
+    )
+    claims = compute_claims([call(args={"to": to, "n": n}, seq=n) for n, to in enumerate(rows)])
+    assert only(claims, "variance", arg="to").data["families"] == {
+        "192.168.x.x": 8,
+        "domain names": 5,
+        "localhost": 1,
+    }

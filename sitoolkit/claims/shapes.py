@@ -11,6 +11,7 @@ __all__ = [
     "SHAPES",
     "common_ends",
     "common_shape",
+    "host_families",
     "host_family",
     "host_of",
     "induced_pattern",
@@ -157,6 +158,7 @@ _WITH_PORT = re.compile(rf"^({_HOST}):\d{{1,5}}(?:/\S*)?$")
 _DOMAIN = re.compile(r"^(?=.{4,253}$)(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}$")
 
 
+@lru_cache(maxsize=16_384)
 def host_of(value: str) -> str | None:
     """The host in a URL, a `host:port`, or an address that stands alone; None for other text.
 
@@ -222,12 +224,20 @@ def unit_of(value: str) -> str | None:
     return found.group(1) if found else None
 
 
-def families(values: Iterable[str]) -> dict[str, int]:
-    """Host family -> how many values lie in it, most frequent first."""
-    counts: dict[str, int] = {}
-    for value in values:
-        host = host_of(value)
-        if host:
-            family = host_family(host)
-            counts[family] = counts.get(family, 0) + 1
-    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
+def host_families(hosts: Iterable[str]) -> dict[str, str]:
+    """Host -> family, coarser where there are many: more than two private /24 of one /16 become `192.168.x.x`, more than three
+    domains `domain names`.
+
+    >>> host_families(["localhost", "192.168.100.1"])["192.168.100.1"]
+    '192.168.100.x'
+    """
+    families = {host: host_family(host) for host in hosts}
+    networks: dict[str, set[str]] = {}
+    for family in families.values():
+        if re.fullmatch(r"\d+\.\d+\.\d+\.x", family):
+            networks.setdefault(".".join(family.split(".")[:2]) + ".x.x", set()).add(family)
+    coarser = {family: wide for wide, narrow in networks.items() if len(narrow) > 2 for family in narrow}
+    domains = {family for family in families.values() if "." in family and not family.endswith(".x")}
+    if len(domains) > 3:
+        coarser |= dict.fromkeys(domains, "domain names")
+    return {host: coarser.get(family, family) for host, family in families.items()}

@@ -32,7 +32,15 @@ def mixed_types(tool: str, name: str, holders: Sequence[Content]) -> list[Claim]
 def variance(tool: str, name: str, holders: Sequence[Content], values: Sequence[Any]) -> list[Claim]:
     if not any(isinstance(value, str) for value in values):
         return []
-    claims = _mixture(tool, name, holders, "hosts", _family)
+    hosts = {value: host for value in values if isinstance(value, str) and (host := shapes.host_of(value))}
+    families = shapes.host_families(hosts.values())
+    claims = _mixture(
+        tool,
+        name,
+        holders,
+        "hosts",
+        lambda value: families.get(hosts.get(value, "")) if isinstance(value, str) else None,
+    )
     claims += _mixture(
         tool, name, holders, "units", lambda value: shapes.unit_of(value) if isinstance(value, str) else None
     )
@@ -64,11 +72,6 @@ def variance(tool: str, name: str, holders: Sequence[Content], values: Sequence[
             )
         )
     return claims
-
-
-def _family(value: Any) -> str | None:
-    host = shapes.host_of(value) if isinstance(value, str) else None
-    return shapes.host_family(host) if host else None
 
 
 def _mixture(
