@@ -12,7 +12,7 @@ import pytest
 
 from sitoolkit.claims import timelines
 from sitoolkit.claims.shapes import SHAPES
-from sitoolkit.loops.capture import find_events
+from sitoolkit.loops.capture import find_events, prepare
 from sitoolkit.loops.distill import Pattern, distill
 from sitoolkit.records import Claim, Session
 from sitoolkit.testing import generate_demo
@@ -158,3 +158,22 @@ def test_the_shipped_files_give_all_conventions_too(shipped_sessions: list[Sessi
     lines = timelines(call for session in shipped_sessions for call in session.calls)
     patterns = distill(find_events(shipped_sessions), lines)
     assert missed(truth, patterns) == [] and contradicted(truth, patterns) == []
+
+
+def test_what_comes_before_did_come_before_in_every_call_of_the_evidence() -> None:
+    _, sessions = sessions_of(7)
+    sealed = [prepare(session)[0] for session in sessions]
+    calls = {call.id: call for session in sealed for call in session.calls}
+    patterns = distill(find_events(sealed), timelines(calls.values()))
+    found = [claim for pattern in patterns for claim in pattern.claims if claim.kind == "preceded_by"]
+    assert len(found) == 3
+    for claim in found:
+        for call in (calls[i] for i in claim.evidence):
+            earlier = [
+                other
+                for other in calls.values()
+                if other.session_id == call.session_id and other.seq < call.seq
+            ]
+            assert any(
+                other.tool == claim.data["before"] and other.outcome == "success" for other in earlier
+            ), claim.text
