@@ -30,6 +30,7 @@ from sitoolkit.transcripts.base import (
 )
 from sitoolkit.transcripts.chat import add_messages, usage_of
 from sitoolkit.transcripts.openai_responses import add_items
+from sitoolkit.transcripts.restated import starts_with
 from sitoolkit.transcripts.streamed import joined_body
 
 NAME = "api-exchanges"
@@ -99,7 +100,7 @@ class _Chain:
 
     def extend(self, request: dict[str, Any], messages: list[Any], response: dict[str, Any]) -> None:
         held = self.provider == "openai-responses" and bool(self.ids & _links(request))
-        if held and not _starts_with(
+        if held and not starts_with(
             messages, self.messages
         ):  # the server kept what was said: only the new items come
             self.messages = [*self.messages, *_output(self.response), *messages]
@@ -130,7 +131,7 @@ def _continues(
             continue
         if provider == "openai-responses" and chain.ids & _links(request):
             return chain
-        if len(messages) > len(chain.messages) and chain.messages and _starts_with(messages, chain.messages):
+        if len(messages) > len(chain.messages) and chain.messages and starts_with(messages, chain.messages):
             return chain
     return None
 
@@ -160,46 +161,6 @@ def _gist(chain: _Chain) -> list[tuple[str, str]]:
             found.append((turn.role, turn.text.strip()))
         found += [(call.tool, canonical_json(call.args)) for call in turn.calls]
     return found
-
-
-def _starts_with(messages: list[Any], earlier: list[Any]) -> bool:
-    """Do the messages begin with the earlier ones, apart from what clients move about (cache marks, thinking)?"""
-    begin = messages[: len(earlier)]
-    return len(begin) == len(earlier) and (
-        begin == earlier or [_bare(m) for m in begin] == [_bare(m) for m in earlier]
-    )
-
-
-_MOVED = frozenset(
-    {
-        "cache_control",
-        "cachePoint",
-        "reasoning",
-        "reasoning_content",
-        "thought_signature",
-        "thoughtSignature",
-        "annotations",
-        "refusal",
-    }
-)
-
-
-def _bare(value: Any) -> Any:
-    if isinstance(value, dict):
-        kept = {key: _bare(item) for key, item in value.items() if key not in _MOVED and item is not None}
-        content = kept.get("content")
-        if isinstance(content, list):
-            content = [
-                part
-                for part in content
-                if not (isinstance(part, dict) and part.get("type") in ("thinking", "redacted_thinking"))
-            ]
-            texts = [
-                part["text"] for part in content if isinstance(part, dict) and set(part) == {"type", "text"}
-            ]
-            kept["content"] = "\n".join(texts) if len(texts) == len(content) else content
-        return kept
-    return [_bare(item) for item in value] if isinstance(value, list) else value
 
 
 def _output(response: dict[str, Any]) -> list[Any]:

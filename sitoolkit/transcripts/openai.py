@@ -7,7 +7,7 @@ formats; seen: 2023 function_call, 2024-2026 tool_calls, custom tools, servers w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from sitoolkit.records import Session, digest
 from sitoolkit.transcripts.base import (
@@ -21,6 +21,7 @@ from sitoolkit.transcripts.base import (
 )
 from sitoolkit.transcripts.chat import add_message, add_messages, message_roles, usage_of
 from sitoolkit.transcripts.plain_chat import plain_session
+from sitoolkit.transcripts.restated import goes_on
 
 NAME = "openai-chat"
 ALIASES = ("openai", "chat", "openai-messages", "messages")
@@ -84,6 +85,7 @@ def read_conversations(source: TranscriptFile, report: ReadReport, name: str) ->
         return
     seen: set[int] = set()
     place = 0
+    held: _Told | None = None  # a log of requests tells a conversation anew on each line: the last one counts
     for line, record in source.items(report):
         place += 1
         messages = record if isinstance(record, list) else _messages(record)
@@ -94,21 +96,48 @@ def read_conversations(source: TranscriptFile, report: ReadReport, name: str) ->
                 report.unknown(record_type(record))
             continue
         about = record if isinstance(record, dict) else {}
-        key = line if head.layout == "lines" else place
-        session_id, fields = session_name(source, about, key, seen), fields_of(about)
-        if about.keys() <= _PLAIN_KEYS:
-            plain = plain_session(source.file, session_id, name, line, messages, fields)
-            if plain is not None:
-                yield plain
+        if held is not None:
+            if goes_on(messages, held.messages) and _same_session(about, held.about):
+                held = held._replace(
+                    about={**held.about, **about, **held.names}, messages=messages, line=line
+                )
                 continue
-        build = SessionBuilder(source.file, session_id, format=name, line=line, **fields)
-        if about.get("system"):
-            build.turn("system", content_text(about["system"]), line=line)
-        add_messages(build, [*messages, *_answer(about, messages)], report, line)
-        usage = about.get("usage")
-        if usage:
-            build.usage(**usage_of(usage))
-        yield build.build()
+            yield _conversation(source, report, name, held)
+        key = line if head.layout == "lines" else place
+        names = {field: about[field] for field in _ID_KEYS if field in about}
+        held = _Told(session_name(source, about, key, seen), about, names, messages, line)
+    if held is not None:
+        yield _conversation(source, report, name, held)
+
+
+class _Told(NamedTuple):
+    """A conversation as a line tells it."""
+
+    session_id: str
+    about: dict[str, Any]
+    names: dict[str, Any]  # the ids that its first statement gave
+    messages: list[Any]
+    line: int
+
+
+def _same_session(about: dict[str, Any], earlier: dict[str, Any]) -> bool:
+    return all(about[key] == earlier[key] for key in _ID_KEYS[:4] if key in about and key in earlier)
+
+
+def _conversation(source: TranscriptFile, report: ReadReport, name: str, told: _Told) -> Session:
+    fields = fields_of(told.about)
+    if told.about.keys() <= _PLAIN_KEYS:
+        plain = plain_session(source.file, told.session_id, name, told.line, told.messages, fields)
+        if plain is not None:
+            return plain
+    build = SessionBuilder(source.file, told.session_id, format=name, line=told.line, **fields)
+    if told.about.get("system"):
+        build.turn("system", content_text(told.about["system"]), line=told.line)
+    add_messages(build, [*told.messages, *_answer(told.about, told.messages)], report, told.line)
+    usage = told.about.get("usage")
+    if usage:
+        build.usage(**usage_of(usage))
+    return build.build()
 
 
 def _messages(value: Any) -> list[Any] | None:

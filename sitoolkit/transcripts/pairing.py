@@ -117,6 +117,9 @@ class SessionBuilder:
         self._first_at: datetime | None = None
         self._last_at: datetime | None = None
         self._first_line: int | None = None
+        self._early: dict[
+            str, tuple[int, Any, object, int | None, dict[str, Any]]
+        ] = {}  # results before any such call
         self._in_order = True  # every call stands in the newest turn
         self._sources: dict[tuple[str, int | None], Source] = {}
 
@@ -334,6 +337,22 @@ class SessionBuilder:
                 self.repeated_results += 1
                 return call
             self.orphans += 1
+            if call_id and call_id not in self._known:
+                told = {
+                    "is_error": is_error,
+                    "status": status,
+                    "exit_code": exit_code,
+                    "error": error,
+                    "typed_error": typed_error,
+                    "outcome": outcome,
+                }
+                self._early[call_id] = (
+                    len(self._turns),
+                    value,
+                    at,
+                    line,
+                    {key: item for key, item in told.items() if item is not None},
+                )
             self.turn(
                 "tool", value if isinstance(value, str) else _as_text(value), at=at, line=line, author=tool
             )
@@ -471,6 +490,8 @@ class SessionBuilder:
 
     def build(self, **fields: Any) -> Session:
         """Judge every call and return the session."""
+        if self._early:
+            self._pair_early()
         values = {**self.fields, **fields}
         self.session_id = _name(self.session_id) or "unnamed"
         agent = _name(values.get("agent")) or ""
@@ -504,6 +525,15 @@ class SessionBuilder:
             values["outcome"] = session_outcome(turns)
         values["notes"] = (*values.get("notes", ()), *self.notes)
         return make(Session, values)
+
+    def _pair_early(self) -> None:
+        """Results that came before their call, as logs of parallel writers have them: certain ids, a guess all the same."""
+        for call_id, (turn, value, at, line, told) in self._early.items():
+            waiting = self._waiting.get(call_id)
+            if waiting and len(waiting) == 1:
+                self.result(value, call=waiting[0], call_id=call_id, at=at, line=line, guessed=True, **told)
+                self.orphans -= 1
+                self._turns[turn]["text"] = ""
 
     def _invocation(
         self,

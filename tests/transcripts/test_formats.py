@@ -657,3 +657,44 @@ def test_a_restated_request_whose_cache_marks_moved_is_one_conversation(tmp_path
         tmp_path, [exchange([said("a", True)], "b"), exchange([said("a", False), mine, said("c", True)], "d")]
     )
     assert [turn.text for turn in session.turns] == ["a", "b", "c", "d"]
+
+
+def test_a_log_that_tells_a_conversation_anew_on_each_line_counts_it_once(tmp_path: Path) -> None:
+    def asks(number: int) -> list[dict[str, Any]]:
+        call = {
+            "id": f"c{number}",
+            "type": "function",
+            "function": {"name": "step", "arguments": json.dumps({"n": number})},
+        }
+        return [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": "ok"},
+        ]
+
+    start = [{"role": "system", "content": "s"}, {"role": "user", "content": "go"}]
+    first = [{"id": f"req{n}", "messages": start + [m for k in range(n) for m in asks(k)]} for n in range(4)]
+    other = {"id": "req9", "messages": [start[0], {"role": "user", "content": "else"}, *asks(7)]}
+    sessions, report = _read(tmp_path, *first, other)
+    assert [(session.id, [call.args["n"] for call in session.calls]) for session in sessions] == [
+        ("req0", [0, 1, 2]),
+        ("req9", [7]),
+    ]
+    assert report.calls == 4
+
+
+def test_the_same_conversation_twice_is_two_runs(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]
+    sessions, _ = _read(tmp_path, {"messages": messages}, {"messages": messages})
+    assert [session.id.partition("/")[2] for session in sessions] == ["run#1", "run#2"]
+
+
+def test_a_result_written_before_its_call_finds_it_and_says_that_this_is_a_guess(tmp_path: Path) -> None:
+    (session,), report = _read(
+        tmp_path,
+        _record("user", "r1", None, _result("c1", "boom", is_error=True)),
+        _record("assistant", "a1", "r1", _use("c1"), "m1"),
+        _record("assistant", "a2", "a1", [{"type": "text", "text": "well"}], "m2"),
+    )
+    (call,) = session.calls
+    assert (call.result, call.outcome, call.guessed, call.paired_by) == ("boom", Outcome.FAILURE, True, "id")
+    assert (report.orphaned, report.guessed, session.orphan_results) == (0, 1, 0)
