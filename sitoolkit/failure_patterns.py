@@ -118,7 +118,7 @@ ERROR_HEAD = re.compile(
     r"|(?:an? |the )?(?:unexpected |internal |unknown )?(?:error|exception) (?:occurr?ed|executing|calling|invoking|running|while|during|when|reading|writing|parsing|processing|fetching|creating|updating|deleting|in tool|from|opening|accessing|loading|applying|editing|searching|connecting|trying|getting)\b"
     r"|(?:error|fatal|failed|failure|critical|exception)\]\s*[^\s0]|your (?:proposed )?(?:edit|command|code|query|patch|call|request|input)[^\n]{0,60}(?:error|could not|cannot|failed|invalid|not (?:valid|allowed|applied))"
     r"|not (?:yet )?implemented\b|(?:failed|unable) to \w|(?:could not|couldn't|cannot|can't) \w"
-    r"|(?:tool|function|command|request|call|execution|operation|action|query|script|edit|patch|build|test|upload|download|deploy(?:ment)?)\b[^\n]{0,80}? (?:has )?(?:failed|errored|not found|does not exist|doesn't exist|is not (?:available|defined|registered|supported|allowed))\b(?! tests?\b)"
+    r"|(?:tool|function|command|request|call|execution|operation|action|query|script|edit|patch|build|test|upload|download|deploy(?:ment)?)\b[^\n]{0,80}?(?<!\b0)(?<!\bno)(?<!\bnot) (?:has )?(?:failed|errored|not found|does not exist|doesn't exist|is not (?:available|defined|registered|supported|allowed))\b(?! tests?\b)"
     r"|failed\W{0,2}(?:$|\n|:|- )|failure\W{0,2}(?:$|\n)|error\W{0,2}(?:$|\n)"
     r"|(?:unknown|no such|invalid|unrecognized|unsupported|undefined) (?:tool|function|command|action|method|option|argument|parameter|operation)s?\b"
     r"|(?:invalid|incorrect|expired|wrong|bad|malformed) (?:arguments?|parameters?|input|request|json|syntax|value|format|action|path|date|id|api key|token|credentials?|password|username|url|name|type|response|choice|operation)\b"

@@ -10,6 +10,7 @@ Each verdict names its rule; `RULES` lists them; `rules_off` switches some off; 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -254,6 +255,13 @@ def judge(
 def _by_result_alone(text: str, tool: str, off: frozenset[str]) -> Verdict:
     """The harness says nothing beside the text of the result: the path of nearly every call of a chat transcript."""
     first = text[:1]
+    if first.isspace() or text[-1:].isspace():
+        text = text.strip()
+        first = text[:1]
+    if first == "[" and '"error"' in text[:16] and text[-1:] == "]":
+        envelope = _envelope(text, tool) if "envelope" not in off else None
+        if envelope is not None and envelope.rule == "envelope":
+            return _failed(envelope.error or text, "envelope", tool, envelope.failure_mode, None, off)
     if first == "[" and text[1:2] in ("{", "[", '"', "]") and text[:9] != '[{"type":':
         return _RESULT  # a JSON list is an answer
     if first == "{" and text[-1:] == "}":
@@ -388,12 +396,12 @@ def _envelope(result: Any, tool: str) -> Verdict | None:
     """What a result says of itself: a failing verdict (rule `envelope`), a good one, or nothing."""
     if isinstance(result, str):
         text = result.strip()
-        if text[:1] != "{" or text[-1:] != "}" or len(text) > 1_000_000:
+        if text[:1] not in ("{", "[") or text[-1:] not in ("}", "]") or len(text) > 1_000_000:
             return None
         try:
             result = orjson.loads(text)
         except orjson.JSONDecodeError:
-            return None
+            result = _python_literal(text)
     if isinstance(result, list) and len(result) == 1:
         result = result[0]
     if not isinstance(result, Mapping):
@@ -454,6 +462,16 @@ def _envelope(result: Any, tool: str) -> Verdict | None:
             return None
         return Verdict(FAILURE, _type_in(inner), message, "envelope")
     return Verdict(SUCCESS, None, None, "result") if "error" in inner or "errors" in inner else None
+
+
+def _python_literal(text: str) -> Any:
+    """The value of a printed Python dict, as tools that return `str(result)` write it; `None` if it is none."""
+    if text[:2] not in ("{'", '{"') or len(text) > 20_000:
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
 
 
 def _type_in(envelope: Mapping[str, Any]) -> str | None:
