@@ -23,7 +23,7 @@ __all__ = ["Condition", "Rule", "Unit", "find_rule", "units_of"]
 CHANCE = 0.01  # of a table as lopsided as the rule's, over all candidates tried (Bonferroni)
 COVER = 0.6  # share of the failures that the rule must hold for
 _KINDS = (  # of rules with the same counts, the one that says most to the next caller
-    "missing_argument", "argument_type", "value", "above", "below", "prefix", "contains", "empty", "longer", "new_value",
+    "missing_argument", "argument_type", "value", "above", "below", "contains", "prefix", "empty", "longer", "new_value",
     "unknown_argument", "missing_preceding", "repeated",
 )  # fmt: skip
 
@@ -212,7 +212,16 @@ def _of_values(
                 _matches(name, _typed(kind)),
                 None,
             )
-    simple = [value for value in seen if isinstance(value, str | int | float | bool) or value is None]
+    numbers, good_numbers = _numbers(seen), _numbers(known)
+    # A number beyond all good ones is told as a bound: the next one beyond it would fail as well.
+    low, high = (min(good_numbers), max(good_numbers)) if good_numbers else (-math.inf, math.inf)
+    simple = [
+        value
+        for value in seen
+        if value is None
+        or isinstance(value, str | bool)
+        or (isinstance(value, int | float) and low <= value <= high)
+    ]
     for text, count in sorted(Counter(canonical_json(value) for value in simple).items()):
         if count >= COVER * len(seen):
             value = next(value for value in simple if canonical_json(value) == text)
@@ -221,9 +230,7 @@ def _of_values(
                 _matches(name, _equal(text)),
                 None,
             )
-    numbers, good_numbers = _numbers(seen), _numbers(known)
     if numbers and good_numbers:
-        high, low = max(good_numbers), min(good_numbers)
         over = sorted(number for number in numbers if number > high)
         under = sorted(number for number in numbers if number < low)
         if over:
