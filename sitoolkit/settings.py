@@ -55,9 +55,7 @@ class RecallSettings(_Section):
     lexical_weight: float | None = Field(None, ge=0, le=1)  # None: as calibrated for the embedder [M]
     near_duplicate_cosine: float | None = None  # None: as calibrated for the embedder
     floor_cosine: float | None = None  # None: as calibrated for the embedder
-    matrix_rows: int = Field(
-        200_000, ge=0
-    )  # up to here recall searches in memory, above by the table's index
+    matrix_rows: int = Field(200_000, ge=0)  # above, recall compares projected vectors first [M]
 
 
 class DecaySettings(_Section):

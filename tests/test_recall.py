@@ -544,3 +544,25 @@ def test_a_table_of_another_embedder_is_refused_with_both_sizes(ws: Workspace) -
     with pytest.raises(EmbedderMismatch, match=r"256.*384|384.*256"):
         recall(Workspace(ws.path, clock=ws.clock, embedder=HashingEmbedder()), "deploy")
     assert recall(ws, "deploy").items
+
+
+# ---------------------------------------------------------------- many rows
+
+
+def test_above_matrix_rows_the_projected_search_finds_the_same(tmp_path: Path, clock: Clock) -> None:
+    words = ["deploy", "restart", "rotate", "snapshot", "refund", "index", "ingest", "approve"]
+    things = ["worker", "volume", "token", "batch", "order", "report", "cluster", "channel"]
+    texts = [
+        f"{one} the {two} before the {three} is closed" for one in words for two in things for three in things
+    ]
+    many = Settings.model_validate({"recall": {"matrix_rows": 0}})
+    ws = Workspace(tmp_path, clock=clock, embedder=WordLlamaEmbedder())
+    put(ws, *(memory(text) for text in texts))
+    projected = Workspace(tmp_path, clock=clock, embedder=ws.embedder, settings=many)
+    for query in (
+        "rotate the token before the order is closed",
+        "how is a cluster snapshot made",
+        "poem about the sea",
+    ):
+        exact, near = recall(ws, query, k=13, journal=False), recall(projected, query, k=13, journal=False)
+        assert near.text == exact.text
