@@ -371,7 +371,7 @@ def _typed_mode(name: str) -> FailureMode | None:
 
 
 _EXCEPTION = re.compile(
-    r"(?:^|\n|: |\")\s*((?:[a-zA-Z_]\w*\.)*[A-Z][A-Za-z]{2,60}(?:Error|Exception|NotFound|Denied|Expired))\b\s*[:(]"
+    r"(?:^|\n|: |\")[ \t]{0,12}((?:[a-zA-Z_]\w*\.)*[A-Z][A-Za-z]{2,60}(?:Error|Exception|NotFound|Denied|Expired))\b\s*[:(]"
 )
 
 
