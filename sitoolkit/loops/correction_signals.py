@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from sitoolkit.loops.overrides import Redone, code_blocks, edited, overridden, rewritten
@@ -25,7 +26,8 @@ WINDOW = 5  # [H] turns before the user's that a correction may be about
 CONFIDENCE = {"negation": 1.0, "tool_override": 0.9, "edit": 0.7, "rewrite": 0.7}  # [H]
 TEXT_CHARS = 4_000  # of the user's text in a signal
 _TARGET_CHARS = 300
-_SAID_CHARS = 20_000  # of what the agent said and did, for evidence
+_SAID_CHARS = 4_000  # of what the agent said and did, for evidence
+_MOST_CLAUSES = 30  # of one message
 _LEAD_CHARS = 24  # a phrase that begins later stands within a sentence about something else
 _ASKS = re.compile(r"\?[\s\"')*_`]*(?:$|\n)|\?[^?]{0,160}$")
 # The agent tells of something that it did or is about to do: "I've added …", "Done.", "… now returns".
@@ -172,7 +174,7 @@ def _before(turns: Sequence[Turn]) -> _Before | None:
     calls = tuple(call for turn in theirs for call in turn.calls)[-30:]
     texts = [turn.text[:_SAID_CHARS] for turn in theirs[-8:]]
     written = [value for call in calls[-12:] for value in _texts(call.args)]
-    material = " ".join([*texts, *written, *(call.tool for call in calls)])[: 3 * _SAID_CHARS].lower()
+    material = " ".join([*texts, *written, *(call.tool for call in calls)])[: 2 * _SAID_CHARS].lower()
     blocks = [block for turn in theirs[-3:] for _, _, block in code_blocks(turn.text)]
     codes = [value for call in calls[-6:] for value in _texts(call.args) if "\n" in value]
     asked = bool(_ASKS.search(said.rstrip()[-400:])) if not _acted_last(theirs) else False
@@ -263,7 +265,7 @@ def _negation(
     words = own_words(text)
     if not words.strip():
         return None
-    places = list(clauses(words))[:60]
+    places = list(islice(clauses(words), _MOST_CLAUSES))
     fired: list[tuple[str, tuple[int, int], str | None, str | None]] = []
     for table in tables:
         for clause in places:
@@ -303,6 +305,10 @@ def _match(rule: PhraseRule, words: str, start: int, clause: Clause) -> re.Match
     if rule.at == "anywhere":
         if clause.start != clause.sentence_start:
             return None  # the sentence was searched at its first clause
+        if rule.has:
+            sentence = words[clause.sentence_start : clause.sentence_end].lower()
+            if not any(text in sentence for text in rule.has):
+                return None
         return rule.pattern.search(words, clause.sentence_start, clause.sentence_end)
     if rule.at == "message" and not clause.first:
         return None

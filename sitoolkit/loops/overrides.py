@@ -21,7 +21,9 @@ EDIT_DISTANCE = 0.3  # [H] normalised; below, the message is an edit of the answ
 REWRITE_SHARE = 0.5  # [H] share of lines that differ; above, the code was rewritten
 _LEAST_CHARS = 24  # shorter answers ("Done.") are near to anything
 _MOST_CHARS = 8_000  # above, distance is measured over lines
+_MOST_CODES = 8  # blocks of either side that are compared
 _LEAST_LINES = 3
+_SCANNED = 4_000  # of a message that is searched for calls and commands
 _SHARED_NAMES = 0.3  # share of names that two versions of one code have in common at least
 _FENCE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w{2,}")
@@ -29,7 +31,10 @@ _DEFINED = re.compile(
     r"\b(?:def|class|function|func|fn|const|let|var|interface|type|struct|CREATE TABLE)\s+([A-Za-z_]\w*)"
 )
 _CALL = re.compile(r"(?<![\w.])([A-Za-z_][\w.-]{1,80})\(([^()\n]*(?:\([^()\n]*\)[^()\n]*)*)\)")
-_COMMAND = re.compile(r"(?:^|\n)\s*(?:!|\$ )\s*([^\n]+)|<bash-input>(.*?)</bash-input>", re.DOTALL)
+_COMMAND = re.compile(
+    r"(?:^|\n)[ \t]{0,20}(?:!|\$ )[ \t]{0,20}([^\n]{1,2000})|<bash-input>([^<]{1,2000})</bash-input>",
+    re.DOTALL,
+)
 _TARGETS = (
     "path", "file_path", "file", "filename", "notebook_path", "name", "service", "id", "key", "url", "endpoint", "table", "query", "repo", "branch",
     "host", "user_id", "order_id", "reservation_id", "resource", "target",
@@ -65,13 +70,13 @@ def overridden(text: str, made: Iterable[ToolInvocation], calls: Sequence[ToolIn
         found = _contradicted(call.tool, call.args, calls)
         if found:
             return Redone(0, len(text), f"{found[0].tool}", found[0], *found[1:])
-    for match in _CALL.finditer(text[:20_000]):
+    for match in _CALL.finditer(text[:_SCANNED]):
         args = _call_args(match[2])
         if args:
             found = _contradicted(match[1], args, calls)
             if found:
                 return Redone(match.start(), match.end(), found[0].tool, found[0], *found[1:])
-    for match in _COMMAND.finditer(text[:20_000]):
+    for match in _COMMAND.finditer(text[:_SCANNED]):
         found = _other_command((match[1] or match[2] or "").strip(), calls)
         if found:
             return Redone(match.start(), match.end(), found[0].tool, found[0], *found[1:])
@@ -187,9 +192,13 @@ def rewritten(text: str, codes: Sequence[str]) -> tuple[Redone, str] | None:
     Returns:
         What was redone and `rewrite` (more than half of the lines differ) or `edit` (small changes); `None` where neither holds.
     """
-    for start, end, block in code_blocks(text):
-        for code in reversed(codes):
-            kind = _version(block, code)
+    blocks = code_blocks(text)
+    if not blocks:
+        return None
+    theirs = [code[:_MOST_CHARS] for code in codes[-_MOST_CODES:]]
+    for start, end, block in blocks[:_MOST_CODES]:
+        for code in reversed(theirs):
+            kind = _version(block[:_MOST_CHARS], code)
             if kind:
                 return Redone(start, end, code.strip()[:200]), kind
     return None
@@ -199,7 +208,7 @@ def code_blocks(text: str) -> list[tuple[int, int, str]]:
     """Fenced code of a text: start, end and content."""
     if "```" not in text:
         return []
-    return [(*match.span(1), match[1]) for match in _FENCE.finditer(text[:60_000]) if match[1].strip()][:20]
+    return [(*match.span(1), match[1]) for match in _FENCE.finditer(text[:20_000]) if match[1].strip()][:20]
 
 
 def _version(block: str, code: str) -> str | None:

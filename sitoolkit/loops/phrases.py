@@ -52,6 +52,7 @@ class PhraseRule:
     at: str = "clause"
     unless: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    has: tuple[str, ...] = ()  # one of them stands in the sentence, in lower case
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def phrase_table(values: Mapping[str, Any], came_from: str = "phrases") -> Phras
                 at=entry.get("at", "clause"),
                 unless=tuple(entry.get("unless", ())),
                 needs=tuple(entry.get("needs", ())),
+                has=tuple(entry.get("has", ())),
             )
             unknown = {rule.at} - {*PLACES} | {*rule.unless} - {*GUARDS} | {*rule.needs} - {*NEEDS}
             if unknown:

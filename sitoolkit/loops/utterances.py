@@ -11,24 +11,27 @@ from typing import NamedTuple
 
 __all__ = ["Clause", "clauses", "is_injected", "own_words"]
 
-HEAD_CHARS = 6_000  # own words of a long message stand at its beginning or at its end
-TAIL_CHARS = 3_000
+HEAD_CHARS = 1_500  # own words of a long message stand at its beginning or at its end
+TAIL_CHARS = 700
 _INJECTED = re.compile(
     r"\s*(?:<(?:command-|local-command|system|bash-std|task-notification|user_instructions|environment_context|turn_aborted|permissions|"
     r"recalled|INSTRUCTIONS)|\[Request interrupted|This session is being continued from a previous|Caveat: The messages below|# AGENTS\.md|"
     r"Your task is to create a detailed summary|###STOP###|\[Image:|A new session was started via|/[a-z][\w-]*(?:\s|$))",
 )
 _FENCE = re.compile(r"(```|~~~).*?(?:\1|\Z)", re.DOTALL)
-_BLOCK = re.compile(r"<([a-zA-Z][\w-]{1,40})(?:\s[^<>]{0,200})?>.*?(?:</\1>|\Z)", re.DOTALL)
+_TAG = re.compile(r"<([a-zA-Z][\w-]{1,40})(?:\s[^<>]{0,200})?>")
+_MOST_TAGS = 20
+_SENTENCE_CHARS = 500  # a longer run without a stop is no sentence; what follows in it is not looked at
 _QUOTED = re.compile(
     r"[\"“„«]([^\"”“»\n]{1,400})[\"”“»]|(?<!\w)'([^'\n]{1,200})'(?!\w)|(?<!\w)‘([^’\n]{1,200})’(?!\w)|`([^`\n]{1,400})`"
 )
 _LOG_LINE = re.compile(
-    r"[ \t]*(?:>|\||\$ |>>> |[+-]{3} |@@ |[+-](?=[^\s\w])|\d{4}-\d\d-\d\d|\[?\d\d:\d\d:\d\d|Traceback|File \"|at [\w.$<>/]+[(:]|(?:\w+\.)*\w*(?:Error|Exception|Warning|Failure)\b[:(]|"
-    r"npm (?:ERR|WARN)|(?:error|warning|fatal|note|info|debug)(?:\[\w+\])?: |FAILED |PASSED |E {2,}|(?:INFO|DEBUG|WARN|WARNING|ERROR|FATAL|TRACE)\b|[\w./-]+:\d+(?::\d+)?:|"
-    r"(?:def|class|import|from \S+ import|return|const|let|var|function|public|private|if \(|for \(|while \(|#include|package|SELECT|INSERT|UPDATE)\b.*[;:{(),]\s*$|"
-    r".*[;{}]\s*$|[\w.]+\(.*\)\s*$|[\w.\[\]\"']+ = .+$|\{.*\}\s*$)"
+    r"(?:>|\||\$ |>>> |[+-]{3} |@@ |[+-](?=[^\s\w])|\d{4}-\d\d-\d\d|\[?\d\d:\d\d:\d\d|Traceback|File \"|at [\w.$<>/]{1,200}[(:]|(?:\w{1,60}\.){0,8}\w{0,60}(?:Error|Exception|Warning|Failure)\b[:(]|"
+    r"npm (?:ERR|WARN)|(?:error|warning|fatal|note|info|debug)(?:\[\w{1,20}\])?: |FAILED |PASSED |E {2,}|(?:INFO|DEBUG|WARN|WARNING|ERROR|FATAL|TRACE)\b|[\w./-]{1,200}:\d+(?::\d+)?:|"
+    r"(?:def|class|import|from \S{1,100} import|return|const|let|var|function|public|private|if \(|for \(|while \(|#include|package|SELECT|INSERT|UPDATE)\b.{0,400}[;:{(),]$|"
+    r"[\w.\[\]\"']{1,100} = .)"
 )
+_CODE_CALL = re.compile(r"[\w.]{1,100}\(.{0,1000}\)$")
 # What stands behind the colon of such an order is its material.
 _MATERIAL = re.compile(
     r"\s*(?:please |can you |could you |bitte )?(?:translate|proofread|summari[sz]e|rewrite|rephrase|paraphrase|explain|correct|analy[sz]e|classify|review|übersetze?|erkläre?|"
@@ -41,7 +44,9 @@ _PART = re.compile(
     re.I,
 )
 
-_BARE_NO = re.compile(r"(?:no+|nope|nein|nee|nö|wrong|falsch)\s*[.!,;]*(?:\s*(?:no+|nein)\s*[.!,;]*)*", re.IGNORECASE)
+_BARE_NO = re.compile(
+    r"(?:no+|nope|nein|nee|nö|wrong|falsch)\s*[.!,;]*(?:\s*(?:no+|nein)\s*[.!,;]*)*", re.IGNORECASE
+)
 
 
 class Clause(NamedTuple):
@@ -69,10 +74,15 @@ def own_words(text: str) -> str:
     Args:
         text: a user's message; of a long one only the beginning and the end are read.
     """
-    if len(text) > HEAD_CHARS + TAIL_CHARS:
-        middle = len(text) - HEAD_CHARS - TAIL_CHARS
-        return _own(text[:HEAD_CHARS]) + " " * middle + _own(text[-TAIL_CHARS:])
-    return _own(text)
+    if len(text) <= HEAD_CHARS + TAIL_CHARS:
+        return _own(text)
+    end = len(text) - TAIL_CHARS
+    tail = text[end:]
+    if text.count("```", 0, end) % 2:  # the end begins within code
+        closing = tail.find("```")
+        code = len(tail) if closing < 0 else closing + 3
+        tail = " " * code + tail[code:]
+    return _own(text[:HEAD_CHARS]) + "\n" * (end - HEAD_CHARS) + _own(tail)
 
 
 def _own(text: str) -> str:
@@ -83,9 +93,25 @@ def _own(text: str) -> str:
     if material:
         text = text[: material.end()] + re.sub(r"[^\n]", " ", text[material.end() :])
     if "<" in text:
-        text = _BLOCK.sub(_blank, text)
+        text = _without_blocks(text)
     text = "".join(_blank_line(line) for line in text.splitlines(keepends=True))
     return _QUOTED.sub(_unquoted, text)
+
+
+def _without_blocks(text: str) -> str:
+    """Blank out what stands in tags, with the tags: what a harness or an editor put into the message."""
+    position = 0
+    for _ in range(_MOST_TAGS):
+        tag = _TAG.search(text, position)
+        if tag is None:
+            break
+        closing = text.find(f"</{tag[1]}>", tag.end())
+        position = tag.end()
+        if closing >= 0:
+            position = closing + len(tag[1]) + 3
+            blank = re.sub(r"[^\n]", " ", text[tag.start() : position])
+            text = text[: tag.start()] + blank + text[position:]
+    return text
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -93,9 +119,18 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def _blank_line(line: str) -> str:
-    if _LOG_LINE.match(line) or (line.startswith(("    ", "\t")) and line.strip()):
-        return " " * (len(line) - 1) + line[-1] if line.endswith("\n") else " " * len(line)
-    return line
+    body = line.strip()
+    if not body:
+        return line
+    pasted = (
+        line.startswith(("    ", "\t"))
+        or body[-1] in ";{}"
+        or _LOG_LINE.match(body)
+        or (body[-1] == ")" and _CODE_CALL.match(body))
+    )
+    if not pasted:
+        return line
+    return " " * (len(line) - 1) + "\n" if line.endswith("\n") else " " * len(line)
 
 
 def _unquoted(match: re.Match[str]) -> str:
@@ -105,11 +140,19 @@ def _unquoted(match: re.Match[str]) -> str:
     return f" {inner} "  # a name in quotes is the user's own word
 
 
+def _sentences(words: str) -> Iterator[re.Match[str]]:
+    if len(words) <= HEAD_CHARS + TAIL_CHARS:
+        yield from _SENTENCE.finditer(words)
+    else:  # the middle is blank
+        yield from _SENTENCE.finditer(words, 0, HEAD_CHARS)
+        yield from _SENTENCE.finditer(words, len(words) - TAIL_CHARS)
+
+
 def clauses(words: str) -> Iterator[Clause]:
     """Where a phrase may begin: at each sentence, and behind each comma, colon, dash and conjunction in it."""
     said = False
     held: int | None = None  # a sentence that is a bare "no" belongs to what follows it
-    for sentence in _SENTENCE.finditer(words):
+    for sentence in _sentences(words):
         body = sentence.group()
         if not body.strip():
             continue
@@ -120,9 +163,11 @@ def clauses(words: str) -> Iterator[Clause]:
             continue
         held = None
         question = body.rstrip().endswith("?")
+        finish = min(sentence.end(), begin + _SENTENCE_CHARS)
         starts = [sentence.start() + part.end() for part in _PART.finditer(body, lead + 1)]
         if begin != sentence.start() + lead:
             starts.insert(0, sentence.start() + lead)
         for number, start in enumerate([begin, *starts]):
-            yield Clause(start, begin, sentence.end(), not said and number == 0, not said, question)
+            if start < finish:
+                yield Clause(start, begin, finish, not said and number == 0, not said, question)
         said = True
