@@ -41,7 +41,7 @@ def rebuild_memory(ws: Workspace) -> RestoreReport:
     with ws.run("rebuild") as run:
         report = ws.memory.rebuild()
         # What the journal knows is as it should be: a run that was undone does not come back this way.
-        known = set(fold(ws.journal).memories)
+        known = set(fold(ws.journal, counting=False).rows)
         written = 0
         calls = (
             call for call in ws.telemetry.invocations(outcomes=["success"]) if is_precedent(call, ws.settings)

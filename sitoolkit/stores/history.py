@@ -72,34 +72,50 @@ class UndoReport(Record):
 
 @dataclass
 class State:
-    """All memories at some point, with the occurrences counted for each and the entry that touched it last."""
+    """All memories at some point, as the journal tells them, with the occurrences counted and the entry that touched each last.
 
-    memories: dict[str, Memory] = field(default_factory=dict)
+    Rows stay JSON until one is asked for: a year of entries is read in the time of its parsing.
+    """
+
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: dict[str, set[bytes]] = field(default_factory=dict)
     revs: dict[str, int] = field(default_factory=dict)
     purged: set[str] = field(default_factory=set)
+    counting: bool = True  # whether `seen` is kept
 
-    def apply(self, entry: Entry) -> None:
-        """Take in one entry."""
-        if entry.event == _PURGED:
-            self.purged.update(entry.data.get("ids", ()))
+    def apply(self, record: Mapping[str, Any]) -> None:
+        """Take in one entry, as JSON."""
+        data = record["data"]
+        if record["event"] == _PURGED:
+            self.purged.update(data.get("ids", ()))
             return
-        for row in entry.data.get("rows", ()):
-            memory = Memory.model_validate(row)
-            self.memories[memory.id] = memory
-            self.seen[memory.id] = occurrences(memory.evidence)
-            self.revs[memory.id] = entry.seq
-            self.purged.discard(memory.id)
-        for change in entry.data.get("set", ()):
+        for row in data.get("rows", ()):
+            id = row["id"]
+            self.rows[id] = row
+            self.revs[id] = record["seq"]
+            self.purged.discard(id)
+            if self.counting:
+                self.seen[id] = occurrences(row.get("evidence", ()))
+        for change in data.get("set", ()):
             id = change["id"]
-            if id in self.memories:
-                self.memories[id] = changed(self.memories[id], change["now"])
-                self.revs[id] = entry.seq
+            if id in self.rows:
+                self.rows[id] = {**self.rows[id], **change["now"]}
+                self.revs[id] = record["seq"]
                 self.purged.discard(id)
-        for id, ids in entry.data.get("seen", {}).items():
-            self.seen.setdefault(id, set()).update(occurrences(ids))
-        for id, packed in entry.data.get("seen_as", {}).items():
-            self.seen[id] = unpack(bytes.fromhex(packed))
+        if self.counting:
+            for id, ids in data.get("seen", {}).items():
+                self.seen.setdefault(id, set()).update(occurrences(ids))
+            for id, packed in data.get("seen_as", {}).items():
+                self.seen[id] = unpack(bytes.fromhex(packed))
+
+    def memory(self, id: str) -> Memory | None:
+        """One memory as a record."""
+        row = self.rows.get(id)
+        return None if row is None else Memory.model_validate(row)
+
+    def memories(self) -> dict[str, Memory]:
+        """All memories as records."""
+        return {id: Memory.model_validate(row) for id, row in self.rows.items()}
 
 
 def changed(memory: Memory, fields: Mapping[str, Any]) -> Memory:
@@ -107,34 +123,47 @@ def changed(memory: Memory, fields: Mapping[str, Any]) -> Memory:
     return Memory.model_validate({**memory.model_dump(), **fields})
 
 
-def entries(journal: Journal, *, purges: bool = True) -> Iterator[Entry]:
-    """The entries that changed memories, in order; those whose write failed are left out."""
+def records(journal: Journal, *, purges: bool = True) -> Iterator[dict[str, Any]]:
+    """The entries that changed memories, in order, as JSON; those whose write failed are left out."""
     failed = {entry.data.get("seq") for entry in journal.events(_ABORTED)}
-    for entry in journal.events((_EVENT, _PURGED) if purges else _EVENT):
-        if entry.seq not in failed:
-            yield entry
+    marks = [b'"event":"memory"', *([b'"event":"memory_purged"'] if purges else [])]
+    for line in journal.lines(marks=marks):
+        record = line.record
+        if record.get("event") in (_EVENT, _PURGED if purges else _EVENT) and record.get("seq") not in failed:
+            yield record
 
 
-def fold(journal: Journal, *, until: datetime | None = None, last: int | None = None) -> State:
+def entries(journal: Journal) -> Iterator[Entry]:
+    """The entries that changed memories, in order; those whose write failed are left out."""
+    return (Entry.model_validate(record) for record in records(journal, purges=False))
+
+
+def fold(
+    journal: Journal, *, until: datetime | None = None, last: int | None = None, counting: bool = True
+) -> State:
     """The state after all entries up to a time or a number."""
-    state = State()
-    for entry in entries(journal):
-        if (until is not None and entry.at > until) or (last is not None and entry.seq > last):
+    state = State(counting=counting)
+    for record in records(journal):
+        if last is not None and record["seq"] > last:
             break
-        state.apply(entry)
+        if until is not None and (parse_time(record["at"]) or until) > until:
+            break
+        state.apply(record)
     return state
 
 
 def state_at(journal: Journal, moment: datetime) -> dict[str, Memory]:
     """All memories as they stood at a time, by id; those that were undone later are as they were then."""
-    return fold(journal, until=moment).memories
+    return fold(journal, until=moment, counting=False).memories()
 
 
 def touched(entry: Entry) -> list[str]:
     """Ids that an entry wrote or changed."""
-    return [row["id"] for row in entry.data.get("rows", ())] + [
-        change["id"] for change in entry.data.get("set", ())
-    ]
+    return _touched(entry.data)
+
+
+def _touched(data: Mapping[str, Any]) -> list[str]:
+    return [row["id"] for row in data.get("rows", ())] + [change["id"] for change in data.get("set", ())]
 
 
 def replay(entry: Entry, present: Mapping[str, Row]) -> list[Row]:
@@ -173,7 +202,7 @@ def of_memory(journal: Journal, id: str) -> list[Event]:
         NotFoundError: the journal never heard of it.
     """
     found = []
-    for entry in entries(journal, purges=False):
+    for entry in entries(journal):
         for row in entry.data.get("rows", ()):
             if row["id"] == id:
                 found.append(
@@ -212,19 +241,21 @@ def diff(journal: Journal, a: str, b: str) -> Diff:
         NotFoundError: neither a run of the journal nor a time.
     """
     first, second = _bound(journal, a), _bound(journal, b)
-    before, after = fold(journal, **first).memories, fold(journal, **second).memories
+    before, after = fold(journal, **first, counting=False), fold(journal, **second, counting=False)
     added: list[Memory] = []
     superseded: list[Memory] = []
     retired: list[Memory] = []
     changed_rows: list[dict[str, Any]] = []
     texts: list[dict[str, Any]] = []
-    for id in sorted({*before, *after}):
-        old, new = before.get(id), after.get(id)
+    for id in sorted({*before.rows, *after.rows}):
+        if before.rows.get(id) == after.rows.get(id):
+            continue
+        old, new = before.memory(id), after.memory(id)
         was_active = old is not None and old.status is Status.ACTIVE
         is_active = new is not None and new.status is Status.ACTIVE
         if new is not None and is_active and not was_active:
             added.append(new)
-            loser = before.get(new.supersedes or "")
+            loser = before.memory(new.supersedes or "")
             if loser is not None:
                 texts.append(
                     {"old": loser.id, "new": id, "slot": new.slot, "diff": word_diff(loser.text, new.text)}
@@ -313,7 +344,10 @@ def plan_undo(journal: Journal, run_id: str, *, cascade: bool = False) -> UndoPl
         NotFoundError: the run changed no memory.
         StoreError: later runs built on it and `cascade` is false.
     """
-    steps = [(entry.seq, entry.run_id or "", touched(entry)) for entry in entries(journal, purges=False)]
+    steps = [
+        (record["seq"], record.get("run_id") or "", _touched(record["data"]))
+        for record in records(journal, purges=False)
+    ]
     if not any(run == run_id for _, run, _ in steps):
         raise NotFoundError(f"run {run_id!r} changed no memory; `sitoolkit runs list` shows runs")
     runs = {run_id}
@@ -339,13 +373,14 @@ def plan_undo(journal: Journal, run_id: str, *, cascade: bool = False) -> UndoPl
     state = State()
     restore: dict[str, tuple[Memory | None, bytes]] = {}
     order: list[str] = []
-    for entry in entries(journal):
-        if entry.event == _EVENT and (entry.run_id or "") in runs:
-            order = [run for run in order if run != (entry.run_id or "")] + [entry.run_id or ""]
-            for id in touched(entry):
+    for record in records(journal):
+        run = record.get("run_id") or ""
+        if record["event"] == _EVENT and run in runs:
+            order = [one for one in order if one != run] + [run]
+            for id in _touched(record["data"]):
                 if id not in restore:
-                    restore[id] = (state.memories.get(id), pack(state.seen.get(id, set())))
-        state.apply(entry)
+                    restore[id] = (state.memory(id), pack(state.seen.get(id, set())))
+        state.apply(record)
     return UndoPlan(list(reversed(order)), restore)
 
 

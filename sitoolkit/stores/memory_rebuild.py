@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sitoolkit.errors import StoreDamaged, StoreError
-from sitoolkit.records import Record, Status
+from sitoolkit.records import Memory, Record
 from sitoolkit.stores import history
 from sitoolkit.stores.journal import Cursor, Entry
 from sitoolkit.stores.log import encode, explain_disk
@@ -154,14 +154,14 @@ def rebuild(store: MemoryStore) -> RebuildReport:
         old = _name_in_use(store)
         name = store.table.make(embedder=embedder.name, dim=embedder.dim, sha=embedder.sha)
         table = store.table.other(name)
-        ids = [id for id in sorted(state.memories) if id not in state.purged]
+        ids = [id for id in sorted(state.rows) if id not in state.purged]
 
         def rows() -> Iterable[Row]:
             for start in range(0, len(ids), _BATCH):
                 batch = ids[start : start + _BATCH]
-                vectors = store.embed([state.memories[id].text for id in batch])
-                for id in batch:
-                    memory = state.memories[id]
+                memories = [(id, Memory.model_validate(state.rows[id])) for id in batch]
+                vectors = store.embed([memory.text for _, memory in memories])
+                for id, memory in memories:
                     seen = pack(state.seen.get(id, set()))
                     yield Row(memory, seen, vectors.get(memory.text), state.revs[id])
 
@@ -310,44 +310,70 @@ def check(store: MemoryStore) -> list[str]:
     if not store.table.exists:
         return found
     try:
-        table = store.table.read()
-        rows = from_arrow(table)
-    except (StoreError, ValueError) as fault:
+        table = store.table.read(
+            columns=[
+                "id",
+                "status",
+                "seen_count",
+                "text",
+                *(["vector"] if store.table.info.schema == SCHEMA else []),
+            ]
+        )
+    except StoreError as fault:
         return [*found, str(fault)]
-    ids = [row.memory.id for row in rows]
+    ids = table["id"].to_pylist()
     mend = "run `sitoolkit memory rebuild`"
     if len(set(ids)) != len(ids):
         found.append(f"{len(ids) - len(set(ids))} memories stand in the table twice; {mend}")
-    if verdict.ok and store.table.info.schema == SCHEMA:
-        state = history.fold(store.journal)
-        told = {id: memory for id, memory in state.memories.items() if id not in state.purged}
-        missing = [id for id in told if id not in set(ids)]
-        if missing:
+    if store.table.info.schema != SCHEMA:
+        return found
+    stand = dict(
+        zip(
+            ids,
+            zip(
+                table["status"].to_pylist(),
+                table["seen_count"].to_pylist(),
+                table["text"].to_pylist(),
+                strict=True,
+            ),
+            strict=True,
+        )
+    )
+    if verdict.ok:
+        found += _against(stand, history.fold(store.journal, counting=False), mend)
+    matrix, has = vectors_of(table)
+    if matrix is not None:
+        import numpy as np
+
+        lengths = np.einsum("ij,ij->i", matrix, matrix)
+        bad = [ids[place] for place in np.flatnonzero(has & (abs(lengths - 1) > 0.1))]
+        if bad:
             found.append(
-                f"{len(missing)} memories of the journal are not in the table ({missing[0]}, …); {mend}"
+                f"{len(bad)} vectors are not of length 1 ({bad[0]}, …); run `sitoolkit memory reembed`"
             )
-        strange = [id for id in ids if id not in state.memories]
-        if strange:
-            found.append(f"{len(strange)} memories of the table are not in the journal ({strange[0]}, …)")
-        other = [
-            row.memory.id
-            for row in rows
-            if row.memory.id in told
-            and (row.memory.status, row.memory.seen_count, row.memory.text)
-            != (told[row.memory.id].status, told[row.memory.id].seen_count, told[row.memory.id].text)
-        ]
-        if other:
-            found.append(f"{len(other)} memories differ from the journal ({other[0]}, …); {mend}")
-    bad = [
-        row.memory.id
-        for row in rows
-        if row.vector is not None and not 0.9 < float(row.vector @ row.vector) < 1.1
-    ]
-    if bad:
-        found.append(f"{len(bad)} vectors are not of length 1 ({bad[0]}, …); run `sitoolkit memory reembed`")
-    bare = [row.memory.id for row in rows if row.vector is None and row.memory.status is Status.ACTIVE]
+    bare = [ids[place] for place in (~has).nonzero()[0] if stand[ids[place]][0] == "active"]
     if bare:
         found.append(
             f"{len(bare)} active memories have no vector and are found by text alone; run `sitoolkit memory reembed`"
         )
+    return found
+
+
+def _against(stand: dict[str, tuple[str, int, str]], state: history.State, mend: str) -> list[str]:
+    """What differs between the rows of the table and those that the journal tells of."""
+    found = []
+    told = {id: row for id, row in state.rows.items() if id not in state.purged}
+    missing = [id for id in told if id not in stand]
+    if missing:
+        found.append(f"{len(missing)} memories of the journal are not in the table ({missing[0]}, …); {mend}")
+    strange = [id for id in stand if id not in state.rows]
+    if strange:
+        found.append(f"{len(strange)} memories of the table are not in the journal ({strange[0]}, …)")
+    other = [
+        id
+        for id, row in told.items()
+        if id in stand and stand[id] != (row.get("status", "active"), row.get("seen_count", 1), row["text"])
+    ]
+    if other:
+        found.append(f"{len(other)} memories differ from the journal ({other[0]}, …); {mend}")
     return found

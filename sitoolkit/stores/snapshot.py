@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ __all__ = ["MemorySnapshot", "SnapshotCache"]
 
 # Two commits within one tick of the file system's clock leave the same stamp; a stamp this young is not trusted.
 _YOUNG_NS = 50_000_000
+_CHUNKS = 200  # pieces that a frame may consist of before it is made one
 
 
 @dataclass(frozen=True)
@@ -92,19 +94,29 @@ class SnapshotCache:
         rows = self._table.read(f"rev > {int(kept.rev)}", [*PLAIN, "vector"])
         if rows.num_rows == 0:
             return MemorySnapshot(kept.frame, kept.matrix, _label(version), kept.embedder, kept.rev)
-        if rows.num_rows > max(1000, len(kept) // 2):
+        if rows.num_rows > max(1_000, len(kept) // 20):
             return self._load(version)
         frame, matrix = _split(rows)
-        rev = int(frame["rev"].max())  # type: ignore[arg-type]
-        stays = (~kept.frame["id"].is_in(frame["id"].implode())).to_numpy()
-        active = (frame["status"] == "active").to_numpy()
-        return _ordered(
-            pl.concat([kept.frame.filter(stays), frame.filter(active)]),
-            np.concatenate([kept.matrix[stays], matrix[active]]),
-            version,
-            kept.embedder,
-            rev,
-        )
+        rev = max(kept.rev, int(frame["rev"].max()))  # type: ignore[arg-type]
+        order = frame["id"].arg_sort().to_numpy()
+        frame, matrix = frame[order], matrix[order]
+        # Both are in order of id: what lies between two changed rows is taken over in one piece.
+        ids = kept.ids
+        frames: list[pl.DataFrame] = []
+        parts: list[NDArray[np.float32]] = []
+        place = 0
+        for number, (id, status) in enumerate(frame.select("id", "status").iter_rows()):
+            found = bisect_left(ids, id, place)
+            frames.append(kept.frame.slice(place, found - place))
+            parts.append(kept.matrix[place:found])
+            place = found + 1 if found < len(ids) and ids[found] == id else found
+            if status == "active":
+                frames.append(frame.slice(number, 1))
+                parts.append(matrix[number : number + 1])
+        frames.append(kept.frame.slice(place))
+        parts.append(kept.matrix[place:])
+        joined = pl.concat(frames, rechunk=len(frames) + kept.frame.n_chunks() > _CHUNKS)
+        return MemorySnapshot(joined, np.concatenate(parts), _label(version), kept.embedder, rev)
 
 
 def _split(rows: pa.Table) -> tuple[pl.DataFrame, NDArray[np.float32]]:
