@@ -103,8 +103,11 @@ class Toolkit(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except BrokenPipeError:
+            _leave_quietly()
+            raise click.exceptions.Exit(0) from None
         except (Exception, KeyboardInterrupt) as error:
             if ctx.params.get("debug"):
                 raise
@@ -149,6 +152,11 @@ def _terminated(signum: int, frame: object) -> NoReturn:
     raise SystemExit(143)
 
 
+def _leave_quietly() -> None:
+    """The reader (`| head`) has what it wanted; Python would complain again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> NoReturn:
     """Entry point of the `sitoolkit` script."""
     for stream in (sys.stdout, sys.stderr):
@@ -166,7 +174,6 @@ def main() -> NoReturn:
         note("sitoolkit: stopped by Ctrl+C")
         code = 130
     except BrokenPipeError:
-        # The reader (`| head`) has what it wanted. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_quietly()
         code = 0
     raise SystemExit(code if isinstance(code, int) else 0)
