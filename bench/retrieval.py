@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sitoolkit import ranking
 from sitoolkit.lexical import build_index, parse_query
-from sitoolkit.models.embedders import MiniLMEmbedder, WordLlamaEmbedder, has_vector, open_embedder
+from sitoolkit.models.embedders import Embedder, MiniLMEmbedder, WordLlamaEmbedder, has_vector, open_embedder
 
 DEFAULT = Path(__file__).resolve().parents[1].parent / "shared" / "retrieval" / "paraphrase.json"
 Metrics = tuple[float, float, float]
@@ -42,11 +42,22 @@ def metrics(scores: NDArray[np.float32], gold: list[int]) -> Metrics:
     return float((ranks == 1).mean()), float((ranks <= 5).mean()), float((1 / ranks).mean())
 
 
+_EMBEDDED: dict[tuple[str, str], NDArray[np.float32]] = {}
+
+
+def embed_once(embedder: Embedder, texts: list[str]) -> NDArray[np.float32]:
+    """Vectors of the texts; the sets share most of their documents, which are embedded once."""
+    new = [text for text in dict.fromkeys(texts) if (embedder.name, text) not in _EMBEDDED]
+    for text, row in zip(new, embedder.embed(new), strict=True):
+        _EMBEDDED[embedder.name, text] = row
+    return np.stack([_EMBEDDED[embedder.name, text] for text in texts])
+
+
 def legs(name: str, task: dict[str, Any]) -> dict[str, Metrics]:
     """Metrics of the vector leg, the full-text leg, their fusion as recall does it, and plain rank fusion."""
     embedder = open_embedder(name)
     documents, queries, gold = task["documents"], task["queries"], task["gold"]
-    vectors, asked = embedder.embed(documents), embedder.embed(queries, kind="query")
+    vectors, asked = embed_once(embedder, documents), embedder.embed(queries, kind="query")
     cosine = asked @ vectors.T
     index = build_index(pl.Series(documents))
     covered = [index.coverage(parse_query(query)) for query in queries]
