@@ -134,3 +134,93 @@ def test_method_rate_reads_calls():
     assert {(e.session_id, e.tool, e.failure_mode) for e in events} == rate_test(
         made.sessions, made.failures, made.uses
     )
+
+
+# ------------------------------------------------------------ the workspace
+
+
+def captured(tmp_path, calls):
+    from sitoolkit.loops.capture import capture_sessions
+    from sitoolkit.models.embedders import HashingEmbedder
+    from sitoolkit.records import Session, Turn
+    from sitoolkit.workspace import Workspace
+
+    ws = Workspace(tmp_path / "ws", clock=lambda: START + timedelta(days=9), embedder=HashingEmbedder())
+    sessions = {}
+    for one in calls:
+        sessions.setdefault(one.session_id, []).append(one)
+    capture_sessions(
+        ws,
+        [
+            Session(
+                id=name,
+                agent="ops",
+                turns=(Turn(role="assistant", calls=tuple(group)),),
+                source=Source(file="f"),
+            )
+            for name, group in sessions.items()
+        ],
+    )
+    return ws
+
+
+def test_a_scan_fires_each_event_once_and_goes_on_after_a_stop(tmp_path):
+    from sitoolkit.loops.friction import scan_friction
+
+    ws = captured(tmp_path, [call(i) for i in range(3)])
+    fired = []
+    ws.__dict__["plugins"] = (_Listener(fired),)
+    first = scan_friction(ws)
+    assert (len(first.events), len(first.fired), len(fired)) == (1, 1, 1)
+    assert scan_friction(ws).fired == ()
+    more = captured(tmp_path, [call(i, "s2", at=START + timedelta(days=2, minutes=i)) for i in range(3)])
+    again = scan_friction(more)
+    assert [(e.session_id, e.fired_before) for e in again.events] == [("s1", 0), ("s2", 1)]
+    assert [e.session_id for e in again.fired] == ["s2"]
+    assert scan_friction(more, since=START + timedelta(days=1)).events[0].fired_before == 1
+
+
+def test_a_firing_that_was_not_kept_is_fired_by_the_next_scan(tmp_path, monkeypatch):
+    from sitoolkit.loops.friction import scan_friction
+    from sitoolkit.stores.journal import Journal
+
+    ws = captured(tmp_path, [call(i, s) for s in ("s1", "s2") for i in range(3)])
+    kept = Journal.append
+    count = []
+
+    def stop_at_second(self, event, data=None, run_id=None):
+        if event == "bin_event":
+            count.append(1)
+            if len(count) == 2:
+                raise KeyboardInterrupt
+        return kept(self, event, data, run_id)
+
+    monkeypatch.setattr(Journal, "append", stop_at_second)
+    with pytest.raises(KeyboardInterrupt):
+        scan_friction(ws)
+    monkeypatch.setattr(Journal, "append", kept)
+    assert len(scan_friction(ws).fired) == 1
+    assert scan_friction(ws).fired == ()
+
+
+def test_tau_bench_fires_where_the_file_shows_three(traces):
+    from collections import Counter
+
+    from sitoolkit.transcripts import read_sessions
+
+    calls = [one for session in read_sessions(traces / "tau-bench") for one in session.calls]
+    counts = Counter((c.session_id, c.tool, c.failure_mode) for c in calls if c.failed)
+    expected = {key: n for key, n in counts.items() if n >= 3}
+    events = detect_friction(calls)
+    assert {(e.session_id, e.tool, e.failure_mode): e.count for e in events} == expected
+    print(expected)
+
+
+class _Listener:
+    name = "listener"
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def on_bin_trigger(self, event):
+        self.seen.append(event)
