@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from sitoolkit.errors import SitoolkitError
-from sitoolkit.records import Record
+from sitoolkit.records import Check, Record
 
 if TYPE_CHECKING:
     from sitoolkit.workspace import Workspace
@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["CHECKS", "Check", "DoctorReport", "doctor"]
 
 _ROOM = 200 << 20  # bytes that should be free: a compaction writes the table once more
-
-
-class Check(Record):
-    """One thing that was looked at."""
-
-    name: str
-    ok: bool
-    detail: str
-    fix: str | None = None  # the next command, where it is not ok
 
 
 class DoctorReport(Record):

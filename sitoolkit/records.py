@@ -25,6 +25,7 @@ __all__ = [
     "GLOBAL",
     "BINEvent",
     "Category",
+    "Check",
     "Claim",
     "Clock",
     "CorrectionSignal",
@@ -769,6 +770,15 @@ class Decision(Record):
     seen_hash: str
     reason: str | None = None
     at: UtcTime
+
+
+class Check(Record):
+    """One thing that the doctor looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str | None = None  # the next command, where it is not ok
 
 
 class RunManifest(Record):

@@ -68,7 +68,12 @@ class DistillReport(Record):
     patterns_superseded: int = 0
     patterns_unchanged: int = 0
     patterns_failed: int = 0
-    claims_dropped: int = 0
+    claims_dropped: int = (
+        0  # wordings of a model that said more than their claim; its own text stands instead
+    )
+    dropped: tuple[dict[str, str], ...] = ()  # each of them: tool, claim, text, reason
+    worded_by_model: int = 0
+    worded_by_template: int = 0
     dry_run: bool = False
     patterns: tuple[Pattern, ...] = ()
     skipped: tuple[dict[str, Any], ...] = ()  # groups below the minimum: tool, scope, sample_count
@@ -182,28 +187,45 @@ def _write(
     ws: Workspace, patterns: Sequence[Pattern], base: DistillReport, run_id: str | None
 ) -> DistillReport:
     """Word the patterns, write those that changed, and say what happened to each."""
-    from sitoolkit.models.wording import word_claims
+    from sitoolkit.models.wording import TEMPLATE, word_claims
 
     done: list[Pattern] = []
     memories: list[Memory] = []
-    dropped = 0
+    dropped: list[dict[str, str]] = []
+    by_model = by_template = 0
     held, taken_out = _held(ws)
     for pattern in patterns:
-        basis = digest("pattern", pattern.tool, [claim.to_json() for claim in pattern.claims], ws.chat.name)
+        basis = digest("pattern", pattern.tool, [claim.to_json() for claim in pattern.claims])
         older = held.get((pattern.scope, pattern.tool))
-        if older is not None and older.payload.get("basis") == basis:
+        same = older is not None and older.payload.get("basis") == basis
+        # The same facts are worded again only where a model can be asked that has not answered on them yet.
+        if older is not None and same and ws.chat.name in (TEMPLATE, older.payload.get("asked")):
             done.append(_as_held(pattern, older))
             continue
         if basis in taken_out:  # nothing new was seen since; a person's word stands
             done.append(_as_held(pattern, taken_out[basis]))
             continue
-        wording = word_claims(ws.chat, pattern.claims, f"conventions of the tool {pattern.tool}")
-        dropped += len(wording.dropped)
+        wording = word_claims(
+            ws.chat,
+            pattern.claims,
+            f"conventions of the tool {pattern.tool}",
+            workspace=ws.path,
+            prompt_tokens=ws.settings.models.prompt_tokens,
+        )
+        if older is not None and same and not wording.answered:
+            done.append(_as_held(pattern, older))
+            continue
+        dropped += [
+            {"tool": pattern.tool, "claim": drop.claim_id, "text": drop.text, "reason": drop.reason}
+            for drop in wording.dropped
+        ]
+        by_model += wording.by_model
+        by_template += wording.by_template
         claims = tuple(
             c.model_copy(update={"text": t}) for c, t in zip(pattern.claims, wording.texts, strict=True)
         )
         worded = pattern.model_copy(update={"claims": claims, "written_by": wording.written_by})
-        memories.append(_memory(worded, wording.texts, basis))
+        memories.append(_memory(worded, wording.texts, basis, ws.chat.name if wording.answered else TEMPLATE))
         done.append(
             worded.model_copy(
                 update={
@@ -229,7 +251,10 @@ def _write(
             "patterns_superseded": len(superseded),
             "patterns_unchanged": counts.count("unchanged"),
             "patterns_failed": counts.count("blocked") + counts.count("failed"),
-            "claims_dropped": dropped,
+            "claims_dropped": len(dropped),
+            "dropped": tuple(dropped),
+            "worded_by_model": by_model,
+            "worded_by_template": by_template,
         }
     )
 
@@ -270,7 +295,7 @@ def _as_held(pattern: Pattern, row: Memory) -> Pattern:
     return pattern.model_copy(update=update)
 
 
-def _memory(pattern: Pattern, wordings: Sequence[str], basis: str) -> Memory:
+def _memory(pattern: Pattern, wordings: Sequence[str], basis: str, asked: str) -> Memory:
     return Memory(
         category=Category.EXPERT_KNOWLEDGE,
         scope=pattern.scope,
@@ -282,12 +307,13 @@ def _memory(pattern: Pattern, wordings: Sequence[str], basis: str) -> Memory:
             "sessions": pattern.sessions,
             "note": pattern.note,
             "basis": basis,
+            "asked": asked,  # the model that was asked for words, whatever came of it
             "claims": [claim.to_json() for claim in pattern.claims],
         },
         tags=("pattern", pattern.tool),
         origin=Origin.DISTILLED,
         confidence=pattern.confidence,
-        content_hash=basis,
+        content_hash=digest(basis, list(wordings)),
         slot=f"pattern:{pattern.tool}",
         first_seen=parse_time(pattern.first_seen),
         last_seen=parse_time(pattern.last_seen),

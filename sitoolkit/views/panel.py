@@ -370,7 +370,7 @@ class ReviewPanel:
 
         from sitoolkit.views.keys import PANEL_CLASS, PanelKeys
 
-        wide = w.Layout(width="100%")
+        wide = w.Layout(width="auto")
         self.keys = PanelKeys(hotkeys=_HOTKEYS)
         self.keys.on_msg(self._on_key)
         self.reviewer = w.Text(
@@ -406,7 +406,7 @@ class ReviewPanel:
         self.search.add_class("sit-search")
         for control in (self.type, self.risk_filter, self.search):
             control.observe(self._on_filter, "value")
-        self.list = w.Select(options=[], description="Queue", rows=12, layout=w.Layout(width="100%"))
+        self.list = w.Select(options=[], description="Queue", rows=12, layout=w.Layout(width="auto"))
         self.list.add_class("sit-list")
         self._watch_list = True
         self.list.observe(self._on_list, "index")
