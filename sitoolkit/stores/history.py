@@ -29,7 +29,7 @@ __all__ = [
     "of_memory",
     "plan_undo",
     "replay",
-    "state_at",
+    "rows_at",
     "touched",
 ]
 
@@ -113,10 +113,6 @@ class State:
         row = self.rows.get(id)
         return None if row is None else Memory.model_validate(row)
 
-    def memories(self) -> dict[str, Memory]:
-        """All memories as records."""
-        return {id: Memory.model_validate(row) for id, row in self.rows.items()}
-
 
 def changed(memory: Memory, fields: Mapping[str, Any]) -> Memory:
     """The memory with some fields replaced by JSON values."""
@@ -152,9 +148,9 @@ def fold(
     return state
 
 
-def state_at(journal: Journal, moment: datetime) -> dict[str, Memory]:
-    """All memories as they stood at a time, by id; those that were undone later are as they were then."""
-    return fold(journal, until=moment, counting=False).memories()
+def rows_at(journal: Journal, moment: datetime) -> Iterable[dict[str, Any]]:
+    """All memories as they stood at a time, as JSON; those that were undone later are as they were then."""
+    return fold(journal, until=moment, counting=False).rows.values()
 
 
 def touched(entry: Entry) -> list[str]:

@@ -27,6 +27,7 @@ from sitoolkit.stores.memory_schema import (
     arrow_schema,
     blocked_reason,
     frame_of,
+    frame_of_entries,
     from_arrow,
     memory_id,
     memory_of,
@@ -253,7 +254,7 @@ class MemoryStore:
         moment = parse_time(as_of)
         wanted = None if ids is None else [one for one in dict.fromkeys(ids) if sound_id(one)]
         if moment is not None:
-            frame = frame_of(list(past.state_at(self.journal, moment).values()))
+            frame = frame_of_entries(list(past.rows_at(self.journal, moment)))
         elif not self.table.exists or wanted == []:
             frame = frame_of([])
         else:

@@ -266,6 +266,39 @@ def frame_of(memories: Sequence[Memory]) -> pl.DataFrame:
     return frame
 
 
+def frame_of_entries(entries: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Rows as the journal holds them (see `to_entry`) as a frame with the columns of a snapshot; nothing is validated."""
+    import polars as pl
+
+    time = pl.Datetime("us", "UTC")
+    defaults: dict[str, Any] = {"status": "active", "content_hash": "", "written_by": "", "run_id": ""}
+    columns: dict[str, pl.Series] = {}
+    for name in (*_TEXT, *_NULLABLE):
+        if name != "payload":
+            default = defaults.get(name)
+            columns[name] = pl.Series(name, [entry.get(name, default) for entry in entries], dtype=pl.String)
+    payloads = [json.dumps(entry.get("payload", {}), ensure_ascii=True) for entry in entries]
+    columns["payload"] = pl.Series("payload", payloads, dtype=pl.String)
+    for name in _TIMES:
+        texts = [entry.get(name) for entry in entries]
+        columns[name] = pl.Series(
+            name, [datetime.fromisoformat(text) if text else None for text in texts], dtype=time
+        )
+    for name in ("tags", "evidence"):
+        values = [list(entry.get(name, ())) for entry in entries]
+        columns[name] = pl.Series(name, values, dtype=pl.List(pl.String))
+    for name, number in (("confidence", 0.5), ("base_weight", 1.0)):
+        columns[name] = pl.Series(
+            name, [float(entry.get(name, number)) for entry in entries], dtype=pl.Float64
+        )
+    columns["seen_count"] = pl.Series(
+        "seen_count", [entry.get("seen_count", 1) for entry in entries], dtype=pl.Int64
+    )
+    columns["has_vector"] = pl.Series("has_vector", [False] * len(entries), dtype=pl.Boolean)
+    columns["rev"] = pl.Series("rev", [0] * len(entries), dtype=pl.Int64)
+    return pl.DataFrame([columns[name] for name in PLAIN])
+
+
 # ---------------------------------------------------------------- to and from the journal
 
 

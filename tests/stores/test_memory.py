@@ -480,6 +480,21 @@ def test_rows_as_they_stood(ws: Workspace, clock: FixedClock) -> None:
     ] == [r.id for r in ws.memory.rows()]
 
 
+def test_the_frame_of_the_past_is_that_of_the_table(ws: Workspace, clock: FixedClock) -> None:
+    ws.memory.upsert(
+        [
+            fact("tabs", tags=("a", "b"), payload={"ü": [1, None]}, expires_at="2027-01-01T00:00:00.5Z"),
+            event(1),
+        ],
+        run_id="r",
+    )
+    ws.memory.upsert([fact("spaces", "turn-2")])
+    leave = ["embed_model", "has_vector", "rev"]
+    then, now = ws.memory.frame(as_of=clock()).drop(leave), ws.memory.frame().drop(leave)
+    assert then.schema == now.schema
+    assert then.equals(now)
+
+
 def test_export_is_json_lines_in_order(ws: Workspace, tmp_path: Path) -> None:
     ws.memory.upsert([event(2), event(1), fact("tabs")])
     assert ws.memory.export(tmp_path / "out" / "memories.jsonl") == 3
