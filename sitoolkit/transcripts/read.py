@@ -65,6 +65,13 @@ def read_sessions(
                 raise
             report.put_aside(fault.file or str(path), fault.line, fault.reason.removeprefix(f"{path}: "))
         except (
+            Exception
+        ) as fault:  # a reader, perhaps a plugin's, met what it did not think of: one file is lost
+            reason = f"its reader failed: {type(fault).__name__}: {str(fault)[:200]}"
+            if alone:
+                raise TranscriptError(f"{path}: {reason}", file=str(path), reason=reason) from fault
+            report.put_aside(str(path), None, reason)
+        except (
             TypeError,
             KeyError,
             IndexError,

@@ -29,6 +29,8 @@ __all__ = ["Head", "ReadReport", "SetAside", "TranscriptFile", "loads", "parse_a
 
 HEAD_BYTES = 65_536  # what detection looks at; the first record of nearly every format fits
 WHOLE_BYTES = 32_000_000  # a file of one JSON value up to this size is parsed whole for detection
+KEPT_REASONS = 10_000  # a gigabyte of damaged lines must not fill the memory with reasons
+KEPT_TYPES = 1_000
 _CHUNK = 1 << 20
 _DECODER = json.JSONDecoder(strict=False)
 _SPACE = re.compile(r"[ \t\r\n\ufeff\x00\x1e]*")  # \x1e: JSON text sequences (RFC 7464)
@@ -68,17 +70,25 @@ class ReadReport:
     abandoned: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     formats: Counter[str] = field(default_factory=Counter)  # files of each format
-    set_aside: list[SetAside] = field(default_factory=list)
+    set_aside: list[SetAside] = field(
+        default_factory=list
+    )  # the first 10,000; `set_aside_count` has them all
+    set_aside_count: int = 0
     unknown_types: Counter[str] = field(default_factory=Counter)
     repaired: Counter[str] = field(default_factory=Counter)  # kind of repair -> how often
 
     def put_aside(self, file: str, line: int | None, reason: str) -> None:
         """Record that one record (or, without a line, one file) was not read."""
-        self.set_aside.append(SetAside(file, line, reason))
+        self.set_aside_count += 1
+        if len(self.set_aside) < KEPT_REASONS:
+            self.set_aside.append(SetAside(file, line, reason))
 
     def unknown(self, kind: object) -> None:
         """Count a record whose type the reader does not know."""
-        self.unknown_types[str(kind)[:80]] += 1
+        name = str(kind)[:80]
+        self.unknown_types[
+            name if name in self.unknown_types or len(self.unknown_types) < KEPT_TYPES else "…"
+        ] += 1
 
     def saw(self, session: Session) -> None:
         """Add one finished session to the counts."""
@@ -119,6 +129,7 @@ class ReadReport:
             "calls": self.calls,
             "results": self.results,
             "set_aside": [item._asdict() for item in self.set_aside],
+            "set_aside_count": self.set_aside_count,
             "unknown_types": dict(sorted(self.unknown_types.items())),
             "repaired": dict(sorted(self.repaired.items())),
             "paired": self.paired,

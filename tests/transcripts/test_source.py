@@ -315,3 +315,30 @@ def test_arguments_as_they_come(text: object, args: object, error: bool) -> None
 def test_the_stem_says_the_folder_where_the_name_says_nothing() -> None:
     assert TranscriptFile("/x/run7/messages.jsonl.gz").stem == "run7/messages"
     assert TranscriptFile("/x/run7/ses_9.json").stem == "ses_9"
+
+
+def test_a_million_bad_lines_keep_ten_thousand_reasons_and_the_count() -> None:
+    report = ReadReport()
+    for number in range(20_000):
+        report.put_aside("a", number, "bad")
+        report.unknown(f"type {number}")
+    assert (len(report.set_aside), report.set_aside_count) == (10_000, 20_000)
+    assert len(report.unknown_types) == 1_001 and sum(report.unknown_types.values()) == 20_000
+
+
+def test_a_reader_that_fails_costs_its_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sitoolkit.transcripts import openai
+
+    def broken(*_: object) -> Any:
+        raise RuntimeError("odd")
+
+    paths = [
+        _write(tmp_path, _line("a"), "a.jsonl"),
+        _write(tmp_path, '[{"type": "human", "data": {"content": "chain"}}]', "b.json"),
+    ]
+    monkeypatch.setattr(openai, "read", broken)
+    report = ReadReport()
+    assert _texts(paths, report) == ["chain"]  # type: ignore[arg-type]
+    assert [item.reason for item in report.set_aside] == ["its reader failed: RuntimeError: odd"]
+    with pytest.raises(TranscriptError, match="its reader failed"):
+        list(read_sessions(paths[0]))
