@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sitoolkit import ranking
 from sitoolkit.errors import ModelError, NotFoundError, ParameterError
+from sitoolkit.fragments import load_fragments
 from sitoolkit.lexical import LexicalIndex, Query, build_index, carry_over, parse_query
 from sitoolkit.prompt_block import Shown, clean, fit, inject, render, strip_recalled
 from sitoolkit.records import Category, Origin, Reader, Recall, RecallItem, Scope, digest, iso, parse_time
@@ -287,6 +288,7 @@ def recall(
         reason=found.reason,
         scopes=tuple(sorted(reader.scopes)),
         as_of=moment if as_of is not None else None,
+        fragments=load_fragments(ws.path, reader.agent),
         at=at,
     )
 

@@ -653,6 +653,7 @@ class Recall(Record):
     reason: str | None = None  # why nothing came
     scopes: tuple[Scope, ...] = ()  # what was searched
     as_of: UtcTime | None = None
+    fragments: tuple[str, ...] = ()  # approved instructions for the system prompt; `inject` places them
     at: UtcTime
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sitoolkit.errors import NotFoundError, ParameterError, ProposalError
+from sitoolkit.fragments import FOLDER as FRAGMENTS
 from sitoolkit.guides import import_guides
 from sitoolkit.naming import safe_name
 from sitoolkit.recipes import Design
@@ -25,7 +26,6 @@ __all__ = ["EFFECTS", "Step", "apply_steps", "plan_steps", "revert_steps"]
 
 EXPORTS = "exports"
 GUIDES = "guides"
-FRAGMENTS = "prompts/fragments"
 
 
 class Step(Record):

@@ -19,7 +19,8 @@ from sitoolkit.errors import (
     StaleProposal,
 )
 from sitoolkit.plugins import SelfImprovementPlugin, call_hook
-from sitoolkit.records import Category, ProposalState, Status
+from sitoolkit.recall import inject, recall
+from sitoolkit.records import Category, ProposalState, Reader, Status
 from tests.review.conftest import guide
 
 
@@ -261,6 +262,16 @@ def test_a_prompt_fragment_gets_a_version_each_time(ws):
     folder = ws.path / "prompts" / "fragments" / "style"
     assert [path.name for path in sorted(folder.glob("v*.md"))] == ["v1.md", "v2.md"]
     assert (folder / "v1.md").read_text() == "Answer in short.\n"
+    asked = [{"role": "system", "content": "You are ops."}, {"role": "user", "content": "hi"}]
+    found = recall(ws, "how to answer", Reader(agent="ops"))
+    once = inject(asked, found)
+    assert [m["content"] for m in once][:2] == [
+        "You are ops.",
+        "Instructions that a person approved:\n\nAnswer in one line.",
+    ]
+    assert inject(once, found) == once
+    review.undo(ws, ws.proposals.list()[-1].id, by="ana")
+    assert recall(ws, "how to answer", Reader(agent="ops")).fragments == ("Answer in short.",)
 
 
 def test_what_cannot_be_carried_out_leaves_nothing_and_says_why(ws):
