@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sitoolkit.errors import TranscriptError
 from sitoolkit.records import Session
@@ -16,7 +19,7 @@ from sitoolkit.transcripts.detect import choose, choose_folder, reader_named
 __all__ = ["find_transcripts", "found_in", "read_sessions"]
 
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", ".git", ".venv", "venv", ".ipynb_checkpoints"})
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+Paths = str | os.PathLike[str] | IO[bytes] | IO[str] | Iterable[str | os.PathLike[str] | IO[bytes] | IO[str]]
 
 
 def read_sessions(
@@ -28,7 +31,8 @@ def read_sessions(
     ...     print(session.id, len(session.calls))
 
     Args:
-        paths: a file, a folder (read in order of path, with its subfolders), a glob, or several of them.
+        paths: a file, a folder (read in order of path, with its subfolders), a glob, `-` for standard input, an open file,
+            or several of them.
         format: name of the format; by default each file's content tells.
         report: filled with counts and with everything that was set aside.
 
@@ -39,7 +43,29 @@ def read_sessions(
     """
     report = ReadReport() if report is None else report
     reader = reader_named(format) if format else None
-    asked = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    asked = [paths] if isinstance(paths, str | os.PathLike) or hasattr(paths, "read") else list(paths)
+    with ExitStack() as until_read:
+        yield from _read_all([_on_disk(item, until_read) for item in asked], reader, report)
+
+
+def _on_disk(item: Any, until_read: ExitStack) -> str | os.PathLike[str]:
+    """A path; what is no path (`-` for standard input, or an open file) is copied to a temporary one first."""
+    if item == "-":
+        item = sys.stdin.buffer
+    elif not hasattr(item, "read"):
+        return item  # type: ignore[no-any-return]
+    folder = until_read.enter_context(tempfile.TemporaryDirectory(prefix="sitoolkit-read-"))
+    name = getattr(item, "name", "")
+    path = Path(folder) / (
+        Path(name).name if isinstance(name, str) and Path(name).name.strip("<>") else "stdin"
+    )
+    with path.open("wb") as copy:
+        while part := item.read(1 << 20):
+            copy.write(part.encode("utf-8") if isinstance(part, str) else part)
+    return path
+
+
+def _read_all(asked: list[str | os.PathLike[str]], reader: Any, report: ReadReport) -> Iterator[Session]:
     found = list(found_in(asked))
     if not found:
         names = ", ".join(str(path) for path in asked) or "no path"
@@ -64,24 +90,9 @@ def read_sessions(
             if alone:
                 raise
             report.put_aside(fault.file or str(path), fault.line, fault.reason.removeprefix(f"{path}: "))
-        except (
-            Exception
-        ) as fault:  # a reader, perhaps a plugin's, met what it did not think of: one file is lost
-            reason = f"its reader failed: {type(fault).__name__}: {str(fault)[:200]}"
-            if alone:
-                raise TranscriptError(f"{path}: {reason}", file=str(path), reason=reason) from fault
-            report.put_aside(str(path), None, reason)
-        except (
-            TypeError,
-            KeyError,
-            IndexError,
-            AttributeError,
-            ValueError,
-            OverflowError,
-            RecursionError,
-        ) as fault:
-            # a shape that the reader did not think of: the file is named, the others are still read
-            reason = f"the reader does not understand it ({type(fault).__name__}: {str(fault)[:120]})"
+        except Exception as fault:
+            # A reader, perhaps a plugin's, met a shape that it did not think of: the file is named, the others are read.
+            reason = f"the reader does not understand it ({type(fault).__name__}: {str(fault)[:200]})"
             if alone:
                 raise TranscriptError(f"{path}: {reason}", file=str(path), reason=reason) from fault
             report.put_aside(str(path), None, reason)

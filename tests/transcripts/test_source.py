@@ -339,6 +339,21 @@ def test_a_reader_that_fails_costs_its_file_alone(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(openai, "read", broken)
     report = ReadReport()
     assert _texts(paths, report) == ["chain"]  # type: ignore[arg-type]
-    assert [item.reason for item in report.set_aside] == ["its reader failed: RuntimeError: odd"]
-    with pytest.raises(TranscriptError, match="its reader failed"):
+    assert [item.reason for item in report.set_aside] == [
+        "the reader does not understand it (RuntimeError: odd)"
+    ]
+    with pytest.raises(TranscriptError, match="does not understand it"):
         list(read_sessions(paths[0]))
+
+
+def test_open_files_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    path = _write(tmp_path, gzip.compress(_line("a").encode()), "x.gz")
+    with path.open("rb") as handle:
+        (session,) = read_sessions(handle)  # type: ignore[arg-type]
+    assert [turn.text for turn in session.turns] == ["a"] and session.id == "x"
+    (session,) = read_sessions(io.StringIO(_line("b") + "\n"))  # type: ignore[arg-type]
+    assert [turn.text for turn in session.turns] == ["b"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(_line("c").encode())))
+    assert _texts("-") == ["c"]  # type: ignore[arg-type]
