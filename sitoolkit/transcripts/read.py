@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sitoolkit.errors import TranscriptError
-from sitoolkit.records import Session
+from sitoolkit.records import Session, digest
 from sitoolkit.transcripts.base import ReadReport, TranscriptFile
 from sitoolkit.transcripts.detect import choose, choose_folder, reader_named
 
@@ -56,12 +56,18 @@ def _on_disk(item: Any, until_read: ExitStack) -> str | os.PathLike[str]:
         return item  # type: ignore[no-any-return]
     folder = until_read.enter_context(tempfile.TemporaryDirectory(prefix="sitoolkit-read-"))
     name = getattr(item, "name", "")
-    path = Path(folder) / (
-        Path(name).name if isinstance(name, str) and Path(name).name.strip("<>") else "stdin"
-    )
+    path = Path(folder) / (Path(name).name.strip("<>") if isinstance(name, str) and name else "stream")
+    begin = b""
     with path.open("wb") as copy:
         while part := item.read(1 << 20):
-            copy.write(part.encode("utf-8") if isinstance(part, str) else part)
+            data = part.encode("utf-8") if isinstance(part, str) else part
+            begin = begin or data[:4096]
+            copy.write(data)
+    if path.name in (
+        "stdin",
+        "stream",
+    ):  # no name tells two of them apart, and none makes the same one again the same
+        path = path.rename(path.with_name(f"{path.name}-{digest(begin.decode('utf-8', 'replace'))[:8]}"))
     return path
 
 
