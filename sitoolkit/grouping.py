@@ -85,6 +85,8 @@ def _variable(values: set[str], before: str, known: set[str]) -> set[str]:
     everything = hard | names | words
     if len(everything) >= _MANY:
         return everything
+    if before.endswith("="):  # `reason = Timeout`, `reason = Refused`: what a key holds
+        return everything
     if before.strip(_EDGE).lower() in _SLOT_WORDS:
         wild = any(WILD in value for value in hard)
         if (

@@ -74,18 +74,21 @@ _VALUE = re.compile(
 |(?P<version>{_START}v?\d+(?:\.\d+)+(?:[-.]?(?:[a-z]+\d*|\d+))*(?:-[\w.]+)?{_END})
 |(?P<ident>(?<![\w.$-])[A-Za-z][A-Za-z0-9]*(?:[_.\#-]+[A-Za-z0-9]+)*[_.\#-]+-?[A-Za-z]?\d[A-Za-z0-9]*(?:[_.\#:-]+[A-Za-z0-9]+)*(?![\w(]))
 |(?P<dotted>(?<![\w.$])[a-z_][\w-]*(?:\.[a-z0-9_][\w-]*){{2,}}(?::\d+)?(?![\w.(])(?!/\w))
-|(?P<host>(?<![\w.$])[a-z0-9][\w-]*(?:\.[a-z0-9][\w-]*)*\.(?:com|net|org|edu|gov|dev|local|internal|lan|localdomain|[a-z]{{2}}):\d+(?!\w))
+|(?P<host>(?<![\w.$])[a-z0-9][a-z0-9_-]*(?:\.[a-z0-9][a-z0-9_-]*)+:\d{{2,5}}(?!\w))
 |(?P<file>(?<![\w.$])[\w.-]*\w\.(?:{_FILE_ENDINGS})(?::\d+)*(?![\w.(-]))
 |(?P<hex>{_START}[+-]?0[xX][0-9a-fA-F]+[hL]?{_END}
    |{_START}(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{{4,}}{_END}|{_START}(?=[A-F]*\d)(?=\d*[A-F])[0-9A-F]{{6,}}{_END})
 |(?P<number>{_START}[+-]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)*(?:[eE][+-]?\d+)?{_UNIT}?{_END})
+|(?P<axis>{_START}[xyzXYZ][+-](?![\w>]))
 |(?P<duration>{_START}(?:\d+(?:\.\d+)?(?:d|h|m|s|ms|us|ns)){{2,}}{_END})
 |(?P<constant>(?<![\w.$-])(?:true|false|null|nil|True|False|None|NULL|TRUE|FALSE)(?![\w.(-]))
 |(?P<mixed>{_START}[0-9]*[A-Za-z]+[0-9][0-9A-Za-z]*{_END}|{_START}[0-9]+[A-Za-z]+[0-9A-Za-z]*{_END})
 """,
     re.X,
 )
-_MAY_HOLD_VALUE = re.compile(r"[0-9/\\@.:]|true|false|null|nil|True|False|None|NULL|TRUE|FALSE").search
+_MAY_HOLD_VALUE = re.compile(
+    r"[0-9/\\@.:]|[xyzXYZ][+-]|true|false|null|nil|True|False|None|NULL|TRUE|FALSE"
+).search
 _KEY_VALUE = re.compile(
     r"""(?<=[\w\])])=(?![=~>])("[^"]*"|'[^']*'|[^\s,;(){}\[\]"'<>&|]+(?:\{[^{}\s]*\})?)"""
 )
@@ -116,7 +119,8 @@ _NOT_A_NAME = (
 )
 _TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<!\S)\(\)"), f"({WILD})"),  # an empty value is a value
-    (re.compile(r"(?:(?<=[\s(\[,;:=])|^)[-+~]<\*>|[#$]<\*>|<(?=<\*>)"), WILD),
+    (re.compile(r"(?:(?<=[\s(\[,;:=])|^)[-+~]<\*>|(?<![\w>])[#$@]<\*>|<<\*>>"), WILD),
+    (re.compile(r"<(?=<\*>)"), ""),
     (re.compile(r"[\"'`]<\*>[\"'`]"), WILD),
     (re.compile(r"<\*>%"), WILD),
     (re.compile(r"<\*>\s(?:[bB]|bytes?|[kKMGTP]i?[bB]|[mnuµ]?s|ms?ecs?|secs?|seconds?|milliseconds|mins?|minutes?|hours?|days?|[kKMG]?Hz)(?![\w/])"), WILD),
