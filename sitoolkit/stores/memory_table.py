@@ -258,6 +258,15 @@ class MemoryTable:
             # Old versions serve nobody: the journal tells the past, and a reader whose files go looks again.
             self.open().optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)
 
+    def index(self) -> None:
+        """Give a large table an index over its vectors; IVF_FLAT keeps the vectors whole, so next to nothing is lost."""
+        from lancedb.index import IvfFlat
+
+        with lance_faults(self.folder):
+            table = self.open()
+            if not any("vector" in found.columns for found in table.list_indices()):
+                table.create_index("vector", config=IvfFlat(distance_type="cosine"))
+
 
 def ids_filter(column: str, values: Iterable[str]) -> str:
     """`column in (…)` over ids and hex keys.

@@ -106,11 +106,21 @@ class Telemetry:
             known.catch_up(self._parts(stream))
             fresh, report = known.sort_out(prepared, stream)
             if fresh:
-                self._write(stream, now, [item.line() for item in fresh])
+                new_day = self._write(stream, now, [item.line() for item in fresh])
                 known.add(fresh, self._parts(stream))
+                if new_day:
+                    self._seal_quietly()
         return report.model_copy(update={"failed": tuple(failed)})
 
-    def _write(self, stream: str, now: datetime, lines: Sequence[bytes]) -> None:
+    def _seal_quietly(self) -> None:
+        """The first import of a day seals those before it; what was appended is acknowledged whatever comes of that."""
+        try:
+            self.seal()
+        except StoreError as fault:
+            log.warning("days of telemetry stay JSONL for now: %s", fault)
+
+    def _write(self, stream: str, now: datetime, lines: Sequence[bytes]) -> bool:
+        """Append lines to the day's file; gives whether it is new."""
         day = f"{now:%Y-%m-%d}"
         number = 0
         while True:
@@ -119,11 +129,10 @@ class Telemetry:
                 number += 1
                 continue
             with locked_file(path) as descriptor, explain_disk(path):
-                write_lines(descriptor, lines, fsync=self.fsync)
-            return
+                return write_lines(descriptor, lines, fsync=self.fsync) == 0
 
     def seal(self, *, before: datetime | None = None) -> dict[str, int]:
-        """Turn whole days of JSONL into Parquet; gives rows sealed for each stream.
+        """Turn whole days of JSONL into Parquet; gives rows sealed for each stream. The first import of a day does it too.
 
         A crash at any point leaves either the JSONL or the Parquet file to be read, never both. Torn lines are kept beside
         it in a `.torn` file.

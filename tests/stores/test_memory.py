@@ -547,6 +547,20 @@ def test_a_newer_store_is_refused_politely(ws: Workspace, monkeypatch: pytest.Mo
         older.memory.rows()
 
 
+def test_a_large_table_gets_an_index_and_scopes_stay_apart(tmp_path: Path) -> None:
+    config = Settings.model_validate({"recall": {"matrix_rows": 0}})
+    ws = Workspace(tmp_path, settings=config, embedder=HashingEmbedder(16))
+    ws.memory.upsert([event(number, scope=f"agent:a{number % 40}") for number in range(1_200)])
+    ws.memory.optimize()
+    assert [index.columns for index in ws.memory.table.open().list_indices()] == [["vector"]]
+    ws.memory.optimize()
+    found = ws.memory.search_vectors(HashingEmbedder(16).embed([event(7).text])[0], ["agent:a7"], 5)
+    rows = {row.id: row for row in ws.memory.rows(ids=[id for id, _ in found])}
+    assert len(found) == 5
+    assert {row.scope for row in rows.values()} == {"agent:a7"}
+    assert rows[found[0][0]].text == event(7).text
+
+
 # ---------------------------------------------------------------- damage
 
 
