@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sitoolkit.workspace import Workspace
 
 from sitoolkit.loops.capture import CaptureReport, capture_sessions, event_text, find_events, placed, prepare
 from sitoolkit.plugins import SelfImprovementPlugin
@@ -20,6 +19,7 @@ from sitoolkit.records import Outcome, Session, Source, ToolInvocation, parse_ti
 from sitoolkit.settings import CaptureSettings, Settings
 from sitoolkit.testing import FixedClock, HashingEmbedder, Scene, generate_demo
 from sitoolkit.transcripts import ReadReport, read_sessions
+from sitoolkit.workspace import Workspace
 
 DATA = Path(__file__).parents[1] / "data"
 AT = parse_time("2026-05-04T08:00:00Z")
