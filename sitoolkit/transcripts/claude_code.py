@@ -108,7 +108,9 @@ class Conversation:
             self.report.unknown(record_type(record))
             return
         kind = record.get("type")
-        if kind in ("user", "assistant"):
+        if not isinstance(kind, str):
+            self.report.unknown(record_type(record))
+        elif kind in ("user", "assistant"):
             message = record.get("message")
             if not isinstance(message, dict):
                 self.report.put_aside(
@@ -143,7 +145,7 @@ class Conversation:
             inner = record["parent_tool_use_id"]
         elif record.get("isSidechain") is True:
             uuid, parent = record.get("uuid"), record.get("parentUuid")
-            root = self.sides.get(parent, uuid) if isinstance(parent, str) else uuid
+            root = self.sides.get(parent, str(uuid)) if isinstance(parent, str) else uuid
             if isinstance(uuid, str):
                 self.sides[uuid] = str(root)
             inner = f"side-{str(root)[:8]}"
@@ -168,8 +170,8 @@ class Conversation:
     def _message(self, line: int, record: dict[str, Any], kind: str, message: dict[str, Any]) -> None:
         key, build = self._build(record, line)
         tree = self.trees[key]
-        uuid = record.get("uuid")
-        if isinstance(uuid, str) and uuid in tree:
+        uuid = record.get("uuid") if isinstance(record.get("uuid"), str) else None
+        if uuid in tree:
             return  # the same record once more, as resumed sessions copy them
         at = record.get("timestamp") or message.get("timestamp")
         spoken = {**message, "role": kind, "timestamp": at}
@@ -239,7 +241,9 @@ class Conversation:
             for turn in _abandoned(self.trees[key]):
                 build.abandon(turn)
             fields = dict(self.endings.get(key, {}))
-            titles = [title for leaf, title in self.titles if leaf in self.trees[key]]
+            titles = [
+                title for leaf, title in self.titles if isinstance(leaf, str) and leaf in self.trees[key]
+            ]
             if not titles and "parent_id" not in build.fields and len(self.trees) == 1:
                 titles = [title for _leaf, title in self.titles]
             if titles and titles[-1]:

@@ -40,7 +40,7 @@ def sniff(head: Head) -> Match | None:
 def read(source: TranscriptFile, report: ReadReport) -> Iterator[Session]:
     conversation = Conversation(source, report, NAME)
     for line, record in source.items(report):
-        kind = record.get("type") if isinstance(record, dict) else None
+        kind = str(record.get("type")) if isinstance(record, dict) else None
         if kind in _SILENT:
             continue
         if kind == "system":

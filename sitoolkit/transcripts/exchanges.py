@@ -72,7 +72,7 @@ def read(source: TranscriptFile, report: ReadReport) -> Iterator[Session]:
         if provider is None:
             report.unknown(f"exchange:{_path(exchange)}")
             continue
-        if "api.groq.com" in str((exchange.get("request") or {}).get("uri", "")):
+        if "api.groq.com" in _uri(exchange):
             provider = "groq"
         messages = _said(provider, request)
         chain = _continues(chains, provider, request, messages) or _handed_over(
@@ -196,10 +196,13 @@ def _provider(request: dict[str, Any], response: dict[str, Any]) -> str | None:
     return "openai-responses" if isinstance(request.get("input"), list) and "model" in request else None
 
 
-def _path(exchange: dict[str, Any]) -> str:
+def _uri(exchange: dict[str, Any]) -> str:
     request = exchange.get("request")
-    uri = str(request.get("uri") or request.get("url") or "") if isinstance(request, dict) else ""
-    return uri.split("?")[0].rpartition("/")[2][:40] or "without a conversation"
+    return str(request.get("uri") or request.get("url") or "") if isinstance(request, dict) else ""
+
+
+def _path(exchange: dict[str, Any]) -> str:
+    return _uri(exchange).split("?")[0].rpartition("/")[2][:40] or "without a conversation"
 
 
 def _bodies(exchange: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -200,7 +200,7 @@ class SessionBuilder:
                 "calls": (),
                 "at": None if at is None else self.time(at),
                 "index": index,
-                "author": author,
+                "author": author if type(author) is str else None,
                 "abandoned": False,
                 "source": self._source(line),
             }

@@ -53,7 +53,9 @@ def _bare(value: Any) -> Any:
                 if not (isinstance(part, dict) and part.get("type") in ("thinking", "redacted_thinking"))
             ]
             texts = [
-                part["text"] for part in content if isinstance(part, dict) and set(part) == {"type", "text"}
+                part["text"]
+                for part in content
+                if isinstance(part, dict) and set(part) == {"type", "text"} and isinstance(part["text"], str)
             ]
             kept["content"] = "\n".join(texts) if len(texts) == len(content) else content
         return kept
