@@ -291,7 +291,8 @@ def _negation(
                     )
     if not fired:
         return None
-    best = next((one for one in fired if one[2] and one[3]), None) or fired[0]
+    pairs = [one for one in fired if one[2] and one[3]]
+    best = min(pairs, key=lambda one: len(f"{one[2]}{one[3]}")) if pairs else fired[0]  # the tightest X and Y
     spans = tuple(sorted({span for _, span, _, _ in fired}))
     return best[0], spans, best[2], best[3]
 
@@ -459,8 +460,9 @@ def _known(unwanted: str, said: frozenset[str]) -> bool:
 
 
 _TRIM = re.compile(
-    r"^(?:the|a|an|to|in|with|for|as|den|die|das|der|dem)\s+|\s+(?:please|bitte|here|hier|though|anymore|any more|ok|okay|instead|thanks)$",
-    re.I,
+    r"^(?:(?:use|using|put|make|take|it|that|should|must|be|is|nimm|nutze?|benutze?|verwende?|the|a|an|to|in|with|for|as|den|die|das|der|dem)\s+)+"
+    r"|\s+(?:please|bitte|here|hier|though|anymore|any more|ok|okay|instead|thanks)$",
+    re.IGNORECASE,
 )
 
 

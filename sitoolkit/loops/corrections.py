@@ -367,7 +367,7 @@ def _told(memory: Memory, item: Item) -> dict[str, Any]:
     return {
         "id": item.id, "text": memory.text, "scope": str(memory.scope), "slot": memory.slot, "origin": str(memory.origin),
         "confidence": memory.confidence, "result": item.result if memory.status is Status.ACTIVE else str(memory.status),
-        "reason": item.reason or memory.reason, "evidence": list(memory.evidence),
+        "reason": item.reason if memory.status is Status.ACTIVE else memory.reason, "evidence": list(memory.evidence),
     }  # fmt: skip
 
 

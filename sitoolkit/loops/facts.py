@@ -189,7 +189,8 @@ def _choice(signal: CorrectionSignal, wanted: str, unwanted: str) -> Fact | None
         if tail and not (known and known[2].lower() in tail.group().lower()):
             where, wanted = tail.group().strip(), wanted[: tail.start()].strip()
     if where is None:
-        end = max((stop for _, stop in signal.spans), default=0)
+        low = words.lower()
+        end = max(low.rfind(name.lower()) + len(name) for name in (wanted, unwanted))
         behind = re.match(
             r"[,\s]{0,3}((?:in|on|for|at|inside|within|auf|für|bei|im|beim) [^,.;!?\n]{2,60})",
             words[end:],
