@@ -61,6 +61,7 @@ __all__ = [
     "SessionBuilder",
     "SetAside",
     "TranscriptFile",
+    "as_list",
     "content_text",
     "loads",
     "make",
@@ -88,6 +89,11 @@ class Reader(Protocol):
 
     def read(self, source: TranscriptFile, report: ReadReport) -> Iterator[Session]:
         """The sessions of the file, one at a time."""
+
+
+def as_list(value: Any) -> list[Any]:
+    """The value if it is a list, else nothing: a field of an odd kind costs that field."""
+    return value if isinstance(value, list) else []
 
 
 def record_type(record: Any) -> str:

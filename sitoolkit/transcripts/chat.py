@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from sitoolkit.transcripts.base import ReadReport, SessionBuilder, content_text, record_type, without_data
+from sitoolkit.transcripts.base import (
+    ReadReport,
+    SessionBuilder,
+    as_list,
+    content_text,
+    record_type,
+    without_data,
+)
 from sitoolkit.transcripts.chat_variants import from_bedrock, from_sharegpt, from_tagged_text, has_bedrock
 
 __all__ = ["add_message", "add_messages", "message_roles", "said_of_ending", "usage_of"]
@@ -131,7 +138,7 @@ def add_message(
         _openai_calls(build, calls, report, at, line)
     if plain and blocks is None:
         return index
-    for ran in message.get("executed_tools") or []:  # Groq runs some tools itself
+    for ran in as_list(message.get("executed_tools")):  # Groq runs some tools itself
         if isinstance(ran, dict):
             made = build.call(str(ran.get("name") or ran.get("type") or ""), ran.get("arguments"), line=line)
             build.result(ran.get("output") or "", call=made, line=line, inline=True)

@@ -16,6 +16,7 @@ from sitoolkit.transcripts.base import (
     ReadReport,
     SessionBuilder,
     TranscriptFile,
+    as_list,
     content_text,
     record_type,
 )
@@ -118,7 +119,7 @@ def add_content(build: SessionBuilder, content: Any, report: ReadReport, line: i
     if not isinstance(content, dict):
         report.unknown(f"content:{record_type(content)}")
         return
-    parts = [part for part in content.get("parts") or [] if isinstance(part, dict)]
+    parts = [part for part in as_list(content.get("parts")) if isinstance(part, dict)]
     spoken = [part for part in parts if not part.get("thought") and _name_of(part) is None]
     text = content_text(spoken)
     for part in parts:

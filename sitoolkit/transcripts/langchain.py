@@ -16,6 +16,7 @@ from sitoolkit.transcripts.base import (
     ReadReport,
     SessionBuilder,
     TranscriptFile,
+    as_list,
     content_text,
     record_type,
 )
@@ -157,8 +158,8 @@ def add_langchain(
     if isinstance(fields.get("name"), str) and fields["name"] and not build.fields.get("agent"):
         build.fields["agent"] = fields["name"]
     extra = fields.get("additional_kwargs") if isinstance(fields.get("additional_kwargs"), dict) else {}
-    calls = [call for call in fields.get("tool_calls") or [] if isinstance(call, dict)]
-    invalid = [call for call in fields.get("invalid_tool_calls") or [] if isinstance(call, dict)]
+    calls = [call for call in as_list(fields.get("tool_calls")) if isinstance(call, dict)]
+    invalid = [call for call in as_list(fields.get("invalid_tool_calls")) if isinstance(call, dict)]
     for call in calls:
         build.call(call.get("name", ""), call.get("args"), call_id=call.get("id"), at=at, line=line)
     for call in invalid:
@@ -186,7 +187,7 @@ def add_langchain(
 
 def _older(build: SessionBuilder, extra: dict[str, Any], content: Any, at: Any, line: int | None) -> None:
     """Calls where older versions kept them: `additional_kwargs`, or blocks in the content."""
-    for call in extra.get("tool_calls") or []:
+    for call in as_list(extra.get("tool_calls")):
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             build.call(

@@ -40,6 +40,8 @@ def plain_session(
         if type(message) is not dict:
             return None
         role = message.get("role")
+        if type(role) is not str:
+            return None
         content = message.get("content")
         if role == "tool":
             size = len(message)
