@@ -147,6 +147,7 @@ class Workspace:
             settings=self.settings,
             clock=self.clock,
             lock_folder=self.path,
+            redact=lambda value: self.redactor.value(value)[0],
         )
 
     @cached_property

@@ -69,6 +69,7 @@ class MemoryStore:
         settings: `store` and `decay` are read.
         clock: the time of writes.
         lock_folder: the folder whose writer lock is held while writing; `folder` by default.
+        redact: removes secrets from a JSON value; writers redact before, this is for those who forgot.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class MemoryStore:
         settings: Settings | None = None,
         clock: Clock = utc_now,
         lock_folder: str | os.PathLike[str] | None = None,
+        redact: Callable[[Any], Any] | None = None,
     ) -> None:
         self.folder = Path(folder)
         self.journal = journal
@@ -88,6 +90,7 @@ class MemoryStore:
         self.table = MemoryTable(self.folder)
         self._embedder = embedder
         self._lock_folder = Path(lock_folder or folder)
+        self._redact = redact
         self._snapshots = SnapshotCache(self.table)
         self.rev = 0  # number of the newest journal entry that is known to stand in the table
         self.cursor: Cursor | None = None  # how far the journal was read for entries that are not
@@ -115,7 +118,8 @@ class MemoryStore:
         """
         items: list[Item | None] = []
         sound: list[tuple[int, Memory]] = []
-        for memory in memories:
+        for given in memories:
+            memory = self._without_secrets(given)
             reason = blocked_reason(memory)
             named = _named(memory) if reason is None else memory
             items.append(None if reason is None else Item(id=named.id, result="blocked", reason=reason))
@@ -136,6 +140,18 @@ class MemoryStore:
             items=tuple(item for item in items if item is not None),
             superseded=tuple(dict.fromkeys(superseded)),
         )
+
+    def _without_secrets(self, memory: Memory) -> Memory:
+        if self._redact is None or memory.written_by == "capture":  # made from calls that were sealed
+            return memory
+        said = {
+            "text": memory.text,
+            "payload": memory.payload,
+            "slot": memory.slot,
+            "tags": list(memory.tags),
+        }
+        clean = self._redact(said)
+        return memory if clean == said else memory.model_copy(update={**clean, "tags": tuple(clean["tags"])})
 
     def _upsert_batch(
         self, memories: Sequence[Memory], run_id: str, vectors: dict[str, NDArray[np.float32]]
@@ -159,6 +175,7 @@ class MemoryStore:
         """
         wanted = list(dict.fromkeys(ids))
         target = Status(status)
+        reason = self._redact(reason) if self._redact else reason
         items: list[Item] = []
         superseded: list[str] = []
         with self._writing("change the status of memories"):
@@ -200,6 +217,8 @@ class MemoryStore:
                 f"{wrong[0]!r} of a memory is not revised; upsert a new one that supersedes it "
                 f"(revisable: {', '.join(_REVISABLE)})"
             )
+        if self._redact is not None:
+            reason, values = self._redact(reason), {**values, **self._redact(_plain_only(values))}
         with self._writing("revise a memory"):
             present, _ = self._present([id], [])
             if id not in present:
@@ -582,6 +601,11 @@ def _named(memory: Memory) -> Memory:
     return memory.model_copy(
         update={"content_hash": content, "id": memory_id(memory.category, memory.scope, content)}
     )
+
+
+def _plain_only(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that may hold a secret."""
+    return {name: values[name] for name in ("payload",) if name in values}
 
 
 def _texts(values: str | Iterable[str] | None) -> list[str] | None:
