@@ -6,6 +6,7 @@ A column of texts is cut into terms by polars, a single query by the same rules 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -214,7 +215,7 @@ class LexicalIndex:
         symbol = np.zeros(self.rows, dtype=np.float32)
         seen = int(visible.sum()) if visible is not None else self.rows
         weights = [0.0, 0.0]
-        for is_symbol, code in zip(query.symbols, _hash(query.terms), strict=True):
+        for is_symbol, code in zip(query.symbols, map(_hash, query.terms), strict=True):
             docs = self._postings(code)
             if visible is not None and len(docs):
                 docs = docs[visible[docs]]
@@ -260,7 +261,9 @@ def build_index(texts: pl.Series) -> LexicalIndex:
         .unique()
         .collect()
     )
-    pairs = pairs.select("row", pairs.select("term").hash_rows(seed=7).alias("code")).sort("code", "row")
+    terms = pairs["term"].unique()
+    codes = pl.DataFrame({"term": terms, "code": pl.Series([_hash(term) for term in terms], dtype=pl.UInt64)})
+    pairs = pairs.join(codes, on="term").select("row", "code").sort("code", "row")
     return _of_postings(pairs["code"].to_numpy(), pairs["row"].to_numpy(), len(texts))
 
 
@@ -296,17 +299,5 @@ def _of_postings(codes: NDArray[np.uint64], rows: NDArray[np.int64], count: int)
     )
 
 
-_HASHES: dict[str, int] = {}  # of terms that queries brought; polars wakes its threads for every new one
-
-
-def _hash(terms: tuple[str, ...]) -> list[int]:
-    import polars as pl
-
-    new = [term for term in terms if term not in _HASHES]
-    if new:
-        if len(_HASHES) > 100_000:
-            _HASHES.clear()
-            new = list(terms)
-        hashes = pl.DataFrame({"term": new}, schema={"term": pl.String}).hash_rows(seed=7).to_list()
-        _HASHES.update(zip(new, hashes, strict=True))
-    return [_HASHES[term] for term in terms]
+def _hash(term: str) -> int:
+    return int.from_bytes(hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=8).digest(), "big")

@@ -40,6 +40,7 @@ _QUERY_CHARS = 4_000  # of a longer question the end is searched: there it asks
 _POOL = 600  # rows that are scored exactly; chosen by relevance and the weights that do not age
 _PER_SLOT = 8  # candidates of a slot beyond k that may stand in for repeats and for what does not fit
 _VIEWS = 4  # reader views kept a store
+_SINGLE = 4_000_000  # numbers up to which one thread multiplies: on a busy machine BLAS waits 20 ms for its second one
 _PROJECTED = 64  # numbers of a projected vector …
 _EXACT = 20_000  # … and rows nearest by them that are compared in full
 _FAR = 2**62  # microseconds: never expires
@@ -119,6 +120,9 @@ class _View:
         import numpy as np
 
         if self.matrix is not None:
+            if self.matrix.size <= _SINGLE:
+                found: NDArray[np.float32] = np.einsum("ij,j->i", self.matrix, vector)
+                return found
             return self.matrix @ vector
         assert self.axes is not None and self.projected is not None
         cosine: NDArray[np.float32] = self.projected @ (vector @ self.axes)
