@@ -76,6 +76,9 @@ def own_words(text: str) -> str:
     """
     if len(text) <= HEAD_CHARS + TAIL_CHARS:
         return _own(text)
+    material = _MATERIAL.match(text)
+    if material:
+        return _own(text[: material.end()]) + "\n" * (len(text) - material.end())
     end = len(text) - TAIL_CHARS
     tail = text[end:]
     if text.count("```", 0, end) % 2:  # the end begins within code
