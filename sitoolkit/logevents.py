@@ -37,12 +37,13 @@ _SCRIPT_FRAME = re.compile(r"\s+at (?:(?:async |new )?([\w.$<>\[\] ]+) \()?((?:f
 _MORE = re.compile(r"\s+\.\.\. \d+ (?:more|common frames omitted)")
 _CAUSE = re.compile(r"\s*(?:Caused by: |Suppressed: )(.*)")
 _RAISED = re.compile(
-    r"(?:\s*\|\s*)?((?:[A-Za-z_][\w$]*\.)*[A-Z][\w$]*(?:Error|Exception|Warning|Exit|Interrupt|Fault|Failure|Timeout|Group|Iteration|[a-z]\w*))(?::\s*(.*)|\s*$)"
+    r"(?:\s*\|\s*|E\s+)?((?:[A-Za-z_][\w$]*\.)*[A-Z][\w$]*(?:Error|Exception|Warning|Exit|Interrupt|Fault|Failure|Timeout|Group|Iteration|[a-z]\w*))(?::\s*(.*)|\s*$)"
 )
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _FOREIGN = re.compile(
     r"site-packages|dist-packages|[/\\]lib[/\\]python\d|<frozen|<string>|node_modules|node:internal|internal/|^(?:java|javax|jdk|sun|scala|kotlin|org\.junit|org\.apache|org\.springframework)\."
 )
+_LINE_CHARS = 100_000
 _EVENT_LINES = 400  # a longer traceback is cut; its last line is what counts
 
 
@@ -60,7 +61,6 @@ class _Trace:
         self.detail = ""
         self.frame = ""
         self.any_frame = ""
-        self.python = False
 
     def add_frame(self, where: str, name: str, *, innermost_last: bool) -> None:
         label = _frame_label(where, name)
@@ -100,129 +100,176 @@ def read_events(
         chars: how much of an event's text is kept.
         errors_only: lines that say INFO or less behind their time are passed over unread; most lines of a log are.
     """
-    pending: LogLine | None = None
-    trace: _Trace | None = None
-    text: list[str] = []
-    size = began = 0
-    last_time: datetime | None = None
+    reading = _Reading(now, chars)
+    for number, raw in enumerate(lines, first_line):
+        line = raw.rstrip("\r\n")[:_LINE_CHARS]
+        if not line.strip():
+            continue
+        if errors_only and _QUIET.match(line):
+            ended = reading.close()
+            reading.begin(_PASSED, number)
+            reading.passed = line
+        else:
+            ended = reading.take(line, number)
+            reading.keep(line)
+        if ended is not None:
+            yield ended
+    last = reading.close()
+    if last is not None:
+        yield last
 
-    def event() -> Iterator[LogEvent]:
-        if trace is None and (pending is None or pending is _PASSED):
-            return
-        head = pending or LogLine("")
+
+class _Reading:
+    """The event being read: its head, its traceback if one has begun, and its text so far."""
+
+    def __init__(self, now: datetime | None, chars: int) -> None:
+        self.now = now
+        self.chars = chars
+        self.head: LogLine | None = None
+        self.trace: _Trace | None = None
+        self.inside = False  # a Python traceback, whose last line is not indented
+        self.text: list[str] = []
+        self.size = 0
+        self.began = 0
+        self.last_time: datetime | None = None
+        self.passed = ""
+
+    def begin(self, head: LogLine | None, number: int) -> None:
+        self.head, self.trace, self.inside = head, None, False
+        self.text, self.size, self.began = [], 0, number
+
+    def keep(self, line: str) -> None:
+        if self.size < self.chars and len(self.text) < _EVENT_LINES:
+            self.text.append(line)
+            self.size += len(line) + 1
+
+    def close(self) -> LogEvent | None:
+        """The event that has ended, or None where nothing was read."""
+        head, trace = self.head, self.trace
+        if trace is None and (head is None or head is _PASSED):
+            return None
+        head = head or LogLine("")
         message = head.message
         if trace is not None and trace.exception:
             raised = f"{trace.exception}: {trace.detail}" if trace.detail else trace.exception
             message = message or raised
-        raised_level = "error" if trace is not None or _UNLEVELLED.search(message) else ""
-        yield LogEvent(
+        level = head.level or ("error" if trace is not None or _UNLEVELLED.search(message) else "")
+        return LogEvent(
             message.strip(),
-            head.level or raised_level,
-            head.time or last_time,
+            level,
+            head.time or self.last_time,
             head.logger,
-            began,
+            self.began,
             trace.exception if trace else "",
             (trace.frame or trace.any_frame) if trace else "",
-            "\n".join(text)[:chars],
+            "\n".join(self.text)[: self.chars],
         )
 
-    passed = ""
-    open_block = False  # inside a Python traceback, whose last line is not indented
-    for number, raw in enumerate(lines, first_line):
-        line = raw.rstrip("\r\n")
-        if not line.strip():
-            continue
-        if len(line) > 100_000:
-            line = line[:100_000]
-        if errors_only and _QUIET.match(line):
-            yield from event()
-            pending, trace, text, size, began, open_block, passed = _PASSED, None, [], 0, number, False, line
-            continue
+    def take(self, line: str, number: int) -> LogEvent | None:
+        """Read one line; gives the event that it ends."""
         indented = line[0] in " \t|+"
-        if pending is _PASSED and trace is None and "Traceback" in line:
-            last_time = parse_line(passed, now).time or last_time
-        if _TRACEBACK.match(line):
-            if trace is not None and trace.exception and not open_block and not _chained(text):
-                yield from event()
-                pending, text, size, began = None, [], 0, number
-                trace = _Trace()
-            elif trace is None:
-                if pending is not None and pending.level in ("info", "debug"):
-                    yield from event()  # the other stream's traceback landed behind a line of the log
-                    pending = None
-                if pending is None:
-                    began, text, size = number, [], 0
-                trace = _Trace()
-            else:
-                trace.restart()
-            trace.python, open_block = True, True
-        elif (indented or open_block) and (frame := _PYTHON_FRAME.match(line)):
-            if trace is None:
-                trace = _Trace()
-            trace.add_frame(frame[1], frame[2] or "", innermost_last=True)
-        elif open_block and indented:
-            pass
-        elif open_block and not begins_event(line):
-            open_block = False
-            if trace is not None and (raised := _RAISED.match(line)):
-                trace.exception, trace.detail = raised[1], raised[2] or ""
-        elif indented and (java := _JAVA_FRAME.match(line)) and not _SCRIPT_FRAME.match(line):
-            trace = trace or _started(pending)
-            trace.add_frame(java[1].rpartition(".")[0], java[1].rpartition(".")[2], innermost_last=False)
-        elif indented and (script := _SCRIPT_FRAME.match(line)):
-            trace = trace or _started(pending)
-            trace.add_frame(script[2], script[1] or "", innermost_last=False)
-        elif indented and _MORE.match(line):
-            pass
-        elif trace is not None and (cause := _CAUSE.match(line)):
-            raised = _RAISED.match(cause[1])
-            if raised:
-                trace.exception, trace.detail = raised[1], raised[2] or ""
-                trace.restart()
-        elif trace is not None and line.startswith(_CHAINED):
-            pass
+        if "Traceback" in line and _TRACEBACK.match(line):
+            return self._traceback(number)
+        if self.inside:
+            if frame := _PYTHON_FRAME.match(line):
+                self._trace().add_frame(frame[1], frame[2] or "", innermost_last=True)
+                return None
+            if indented:
+                return None
+            if not begins_event(line):
+                self.inside = False
+                self._raised(_RAISED.match(line))
+                return None
+        if indented and self._frame(line):
+            return None
+        if self.trace is not None:
+            if cause := _CAUSE.match(line):
+                if self._raised(_RAISED.match(cause[1])):
+                    self.trace.restart()
+                return None
+            if line.startswith(_CHAINED):
+                return None
+        return self._other(line, number, indented)
+
+    def _traceback(self, number: int) -> LogEvent | None:
+        ended = None
+        if self.trace is not None and (not self.trace.exception or self.inside or _chained(self.text)):
+            self.trace.restart()  # another part of the same chain
         else:
-            parsed = parse_line(line, now)
-            raised = None if parsed.headed or indented else _RAISED.match(line)
-            if raised and not _FAULT_TYPE.search(raised[1]):
-                raised = None
-            starts = parsed.headed or (pending is None and trace is None)
-            if not starts and not indented:
-                starts = pending is None or not pending.headed or trace is not None or raised is not None
-            if (
-                raised
-                and pending is not None
-                and pending.headed
-                and trace is None
-                and pending.level in ("error", "critical")
-            ):
-                trace, starts = _Trace(), False  # ERROR cannot store, and below it the exception
-                trace.exception, trace.detail = raised[1], raised[2] or ""
-            if starts:
-                yield from event()
-                pending, trace, text, size, began, open_block = parsed, None, [], 0, number, False
-                last_time = parsed.time or last_time
-                if parsed.extra:
-                    trace = _trace_of(parsed.extra)
-        if size < chars and len(text) < _EVENT_LINES:
-            text.append(line)
-            size += len(line) + 1
-    yield from event()
+            if self.head is _PASSED:
+                self.last_time = parse_line(self.passed, self.now).time or self.last_time
+            quiet = self.head is not None and self.head.level in ("info", "debug")
+            if self.head is None or quiet or self.trace is not None:
+                ended = self.close()  # behind a quiet line the other stream's traceback landed
+                self.begin(None, number)
+            self.trace = _Trace()
+        self.inside = True
+        return ended
+
+    def _trace(self) -> _Trace:
+        if self.trace is None:
+            self.trace = _Trace()
+            if self.head is not None:
+                self._raised(_RAISED.search(self.head.message))
+        return self.trace
+
+    def _raised(self, raised: re.Match[str] | None) -> bool:
+        if raised is None or self.trace is None:
+            return False
+        self.trace.exception, self.trace.detail = raised[1], raised[2] or ""
+        return True
+
+    def _frame(self, line: str) -> bool:
+        """Whether an indented line is a frame, or stands for some."""
+        if python := _PYTHON_FRAME.match(line):
+            self._trace().add_frame(python[1], python[2] or "", innermost_last=True)
+        elif (java := _JAVA_FRAME.match(line)) and not _SCRIPT_FRAME.match(line):
+            where, _, name = java[1].rpartition(".")
+            self._trace().add_frame(where, name, innermost_last=False)
+        elif script := _SCRIPT_FRAME.match(line):
+            self._trace().add_frame(script[2], script[1] or "", innermost_last=False)
+        else:
+            return bool(_MORE.match(line))
+        return True
+
+    def _other(self, line: str, number: int, indented: bool) -> LogEvent | None:
+        """A line that belongs to no traceback: it begins an event, or goes on with one."""
+        parsed = parse_line(line, self.now)
+        raised = None if parsed.headed or indented else _RAISED.match(line)
+        if raised and not _FAULT_TYPE.search(raised[1]):
+            raised = None
+        head, trace = self.head, self.trace
+        if (
+            raised
+            and head is not None
+            and head.headed
+            and trace is None
+            and head.level in ("error", "critical")
+        ):
+            self.trace = _Trace()  # ERROR cannot store, and below it the exception
+            self._raised(raised)
+            return None
+        starts = parsed.headed or (head is None and trace is None)
+        if not starts and not indented:
+            starts = head is None or not head.headed or trace is not None or raised is not None
+        if not starts:
+            return None
+        ended = self.close()
+        self.begin(parsed, number)
+        self.last_time = parsed.time or self.last_time
+        if parsed.extra:
+            self.trace = _trace_of(parsed.extra)
+        return ended
 
 
-_UNLEVELLED = re.compile(r"^(?:[\w.$]*(?:Error|Exception)\b(?::|\s*$)|panic: |fatal: |Uncaught |Unhandled )")
+_UNLEVELLED = re.compile(
+    r"^(?:E\s+)?(?:[\w.$]*(?:Error|Exception)\b(?::|\s*$)|panic: |fatal: |Uncaught |Unhandled )"
+)
 _FAULT_TYPE = re.compile(r"(?:Error|Exception|Exit|Interrupt|Fault|Failure|Timeout)$")
 
 
 def _chained(text: list[str]) -> bool:
     return any(line.startswith(_CHAINED) for line in text[-2:])
-
-
-def _started(pending: LogLine | None) -> _Trace:
-    trace = _Trace()
-    if pending is not None and (raised := _RAISED.search(pending.message)):
-        trace.exception, trace.detail = raised[1], raised[2] or ""
-    return trace
 
 
 def _trace_of(text: str) -> _Trace | None:

@@ -81,7 +81,7 @@ _NODE = re.compile(
     r"\s*\[.*@\d+\]\s+-\s+"
 )  # log4j with thread and file: [QuorumPeer[myid=1]/0:0:0:0:2181:Class@774] - message
 _BARE = re.compile(
-    rf"\s*[\[(<]?(?P<level>{_LEVEL}|E|W)(?P<close>[\])>]?)(?P<join>\s*[:|\]]\s*|\s{{2,}}|\s+(?=\[)|(?<=[\])>])\s+|(?<=[A-Z]{{4}})\s+(?=\S))"
+    rf"\s*(?:[\[(<]?(?P<level>{_LEVEL})(?P<close>[\])>]?)(?P<join>\s*[:|\]]\s*|\s{{2,}}|\s+(?=\[)|(?<=[\])>])\s+|(?<=[A-Z]{{4}})\s+(?=\S))|(?P<letter>[EW])(?=[/:]))"
 )
 _PROGRAM = re.compile(r"\s*[\w.]+(?: \*\d+)? - (?=\S)")
 _PYTHON_ROOT = re.compile(r"([\w.]+):(?=\S)")
@@ -352,6 +352,8 @@ def _without_time(line: str) -> LogLine:
     bare = _BARE.match(line)
     if not bare:
         return LogLine(line)
+    if bare["letter"]:
+        return LogLine(line[bare.end() + 1 :].strip(), None, level_of(bare["letter"]), "", True)
     rest = line[bare.end() :]
     logger = ""
     if bare["join"].strip() == ":" and (root := _PYTHON_ROOT.match(rest)):
