@@ -176,7 +176,10 @@ def _nearest(ws: Workspace, text: str) -> Memory | None:
     snapshot = ws.memory.snapshot()
     if not snapshot.frame.height or not text.strip():
         return None
-    scores = snapshot.matrix @ ws.embedder.embed([text], kind="passage")[0]
+    vector = ws.embedder.embed([text], kind="passage")[0]
+    if snapshot.matrix.shape[1] != len(vector):
+        return None  # the table was made by another embedder; the doctor says so
+    scores = snapshot.matrix @ vector
     best = int(np.argmax(scores))
     if float(scores[best]) < ws.embedder.floor_cosine:
         return None
