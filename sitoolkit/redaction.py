@@ -104,12 +104,12 @@ def seal(session: Session, redactor: Redactor | None = None, result_chars: int =
     sealed: list[Turn] = []
     for turn, (text, calls) in zip(session.turns, turns, strict=True):
         done = tuple(_closed(work, call, result_chars) for call in calls)
-        shown = work.scrub_text(text)
+        shown = work.scrub(text)
         same = shown == turn.text and all(a is b for a, b in zip(done, turn.calls, strict=True))
         sealed.append(turn if same else turn.model_copy(update={"text": shown, "calls": done}))
     update = {
-        "task": work.scrub_text(task) if task else task,
-        "notes": tuple(work.scrub_text(note) for note in notes),
+        "task": work.scrub(task) if task else task,
+        "notes": tuple(work.scrub(note) for note in notes),
         "turns": tuple(sealed),
     }
     return Sealed(session.model_copy(update=update), work.counts)
@@ -141,7 +141,7 @@ def _found(work: Work, call: ToolInvocation) -> ToolInvocation:
 def _closed(work: Work, call: ToolInvocation, result_chars: int) -> ToolInvocation:
     if call.id:
         return call
-    tool = work.scrub_text(call.tool)
+    tool = work.scrub(call.tool)
     args = bound(work.scrub(call.args), ARGS_CHARS)
     result = bound(work.scrub(call.result), result_chars)
     return call.model_copy(
@@ -151,7 +151,7 @@ def _closed(work: Work, call: ToolInvocation, result_chars: int) -> ToolInvocati
             "tool": tool,
             "args": args,
             "result": result,
-            "error": bound(work.scrub_text(call.error), result_chars) if call.error else call.error,
-            "args_error": work.scrub_text(call.args_error) if call.args_error else call.args_error,
+            "error": bound(work.scrub(call.error), result_chars) if call.error else call.error,
+            "args_error": work.scrub(call.args_error) if call.args_error else call.args_error,
         }
     )

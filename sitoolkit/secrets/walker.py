@@ -266,28 +266,32 @@ class Work:
     # ---- second pass: scrub what the first found elsewhere
 
     def scrub(self, value: Any) -> Any:
-        if not self.known:
-            return value
-        return self._scrub(value, 0)
+        """The value without what the first pass found anywhere; looked at again where that uncovers a secret's border."""
+        while self.known:
+            scrubbed = self._scrub(value, 0)
+            if scrubbed == value:
+                return value
+            value = self.find(scrubbed)
+        return value
 
     def _scrub(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
-            return self.scrub_text(value)
+            return self._scrub_text(value)
         if depth > _MAX_DEPTH + 1:
             return value
         if isinstance(value, dict):
             result: dict[str, Any] = {}
             for key, item in value.items():
-                shown = self.scrub_text(key)
+                shown = self._scrub_text(key)
                 while shown in result:
                     shown = _next_name(shown)
                 result[shown] = self._scrub(item, depth + 1)
             return result
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [self._scrub(item, depth + 1) for item in value]
         return value
 
-    def scrub_text(self, text: str) -> str:
+    def _scrub_text(self, text: str) -> str:
         if len(text) < 8:
             return text
         for secret in self._by_length():
@@ -331,7 +335,7 @@ class Work:
             )
             spans = _around(apart(found), PLACEHOLDER.finditer(text))
             if spans:
-                return self.scrub_text(self._cut(text, spans))
+                return self._scrub_text(self._cut(text, spans))
         return text
 
     def _cut(self, text: str, spans: list[Span]) -> str:
