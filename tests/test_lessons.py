@@ -241,6 +241,13 @@ def test_propose_writes_nothing_and_dry_run_even_less(ws):
     assert ws.memory.rows(category="reflection") == []
 
 
+def test_what_is_a_lesson_already_is_not_proposed(ws):
+    import_calls(ws, [*GOOD, *bad_zone()])
+    learn_from_failures(ws)
+    report = learn_from_failures(ws, propose=True)
+    assert (report.proposals, report.skipped_near_duplicates) == ((), 1)
+
+
 def test_limit_and_counts_stand_when_failures_exceed_the_limit(ws):
     other = [call(n, {"q": n % 3}, tool="query") for n in range(20)]
     import_calls(

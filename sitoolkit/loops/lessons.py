@@ -129,9 +129,22 @@ def learn_from_failures(
         if dry_run:
             return report.model_copy(update={"lessons": tuple(placed), "claims_dropped": dropped})
         if propose:
-            ids = tuple(_propose(ws, lesson, run.id) for lesson in placed)
+            known = {(memory.scope, memory.slot): memory.id for memory in living_reflections(ws)}
+            fresh = [lesson for lesson in placed if (lesson.scope, lesson_slot(lesson)) not in known]
+            ids = tuple(_propose(ws, lesson, run.id) for lesson in fresh)
+            told = tuple(
+                Skipped(text=lesson.text, duplicate_of=known[lesson.scope, lesson_slot(lesson)])
+                for lesson in placed
+                if lesson not in fresh
+            )
             return report.model_copy(
-                update={"lessons": tuple(placed), "proposals": ids, "claims_dropped": dropped}
+                update={
+                    "lessons": tuple(fresh),
+                    "proposals": ids,
+                    "claims_dropped": dropped,
+                    "skipped": told,
+                    "skipped_near_duplicates": len(told),
+                }
             )
         memories = [lesson_memory(lesson, written_at) for lesson in placed]
         written = write_reflections(ws, memories, run_id=run.id)
