@@ -192,7 +192,7 @@ def _without_heads(messages: Iterable[str]) -> Iterator[str]:
     """Whole lines of a log lose their time, level and name; a message that begins otherwise stays as it is."""
     for message in messages:
         first = message[:1]
-        if (first in _HEAD_STARTS or first == "{") and begins_event(message):
+        if (first in _HEAD_STARTS or first == "{" or ".log" in message[:24]) and begins_event(message):
             yield parse_line(message).message
         else:
             yield message
