@@ -95,6 +95,11 @@ def test_the_handed_look_alikes_stay(traces: Path) -> None:
         ("--password=Sommer2031,", "Sommer2031"),
         ("auth_token\t=\t9f8e7d6c5b4a3210", "9f8e7d6c5b4a3210"),
         ("\x1b[1mpass\x1b[0mword=Sommer2031", "Sommer2031"),
+        ("sed -i 's|--token 9f8e7d6c5b4a3210|X|'", "9f8e7d6c5b4a3210"),
+        ("A token: --token 9f8e7d6c5b4a3210 was in it", "9f8e7d6c5b4a3210"),
+        ("DB_PASSWORD\n=Sommer2031", "Sommer2031"),
+        ("git remote add o https://oauth\n2:Sommer2031@git.test/x.git", "Sommer2031"),
+        ("bot123456789" + ":" + "Ab3_" * 8 + "xyz", "Ab3_" * 8 + "xyz"),
         ("u=https%3A%2F%2Fh%2F%3Ftoken%3D9f8e7d6c5b4a3210ffee", "9f8e7d6c5b4a3210ffee"),
     ],
 )

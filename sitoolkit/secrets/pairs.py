@@ -83,7 +83,7 @@ def _worth_looking(text: str, end: int, low: str) -> bool:
     if after[:1] in ("=", ":", "]", "\\", ">") or after[:2] in ("is", "wa", "is", "la"):
         return True
     window = low[max(0, end - 60) : end]
-    return "-" in window and bool(re.search(r"(?:^|[\s\"'\[,=])--?[a-z0-9_-]{2,60}$", window))
+    return "-" in window and bool(re.search(r"(?:^|[\s\"'\[,=|/:(])--?[a-z0-9_-]{2,60}$", window))
 
 
 def _named(text: str, start: int, end: int) -> Iterator[Span]:
@@ -185,7 +185,7 @@ def _bare(text: str, at: int, kind: str, sign: str, start: int) -> Iterator[Span
         return
     if sign == "flag" and (value.startswith("-") or (value.isalpha() and _MORE_PROSE.match(text, end))):
         return
-    if key_kind(value) and _SEPARATOR.match(text, end):
+    if key_kind(value) and (value.startswith("-") or _SEPARATOR.match(text, end)):
         return  # a name again: its own value comes next
     if _is_code(text, value, end, sign, kind):
         return

@@ -60,11 +60,11 @@ def _before_hosts(text: str) -> Iterator[Span]:
             user, value = match["user"], match["pw"]
             sample = user.lower() in _SAMPLE_USERS and value.lower() in _SAMPLE_PASSWORDS
             if not sample and not is_placeholder(value) and not is_reference(value):
-                yield Span(match.start("pw"), match.end("pw"), "url_password", memorable(value))
+                yield Span(match.start("pw"), match.end("pw"), "url_password", memorable(value), at)
             continue
         match = _TOKEN_USER.match(text, at + 3)
         if match and looks_random(match["pw"]):
-            yield Span(match.start("pw"), match.end("pw"), "url_token")
+            yield Span(*match.span("pw"), "url_token", anchor=at)
 
 
 def _in_queries(text: str) -> Iterator[Span]:

@@ -152,4 +152,6 @@ def _glued(text: str, at: int) -> bool:
 
 
 def _inside_word(text: str, at: int) -> bool:
-    return 0 < at < len(text) and all(char.isalnum() or char in "_-" for char in text[at - 1 : at + 1])
+    if not 0 < at < len(text) or not (text[at - 1].isalnum() or text[at - 1] in "_-"):
+        return False
+    return text[at].isalnum() or text[at] in "_-=:"

@@ -101,7 +101,7 @@ _RULES = tuple(
 _TWILIO = re.compile(r"(?<![A-Za-z0-9])(?:AC|SK)[0-9a-f]{32}(?![A-Za-z0-9])")
 # Anchored at a sign in their middle, since their first characters are too common to search for.
 _TELEGRAM = re.compile(r":(?<=\d{8}:)[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])")
-_TELEGRAM_ID = re.compile(r"(?<![\w:])\d{8,10}$")
+_TELEGRAM_ID = re.compile(r"(?:(?<![\w:])|(?<=bot))\d{8,10}$")
 _DISCORD = re.compile(r"\.(?<=[A-Za-z0-9_-]{23}\.)[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}(?![A-Za-z0-9_-])")
 _DISCORD_ID = re.compile(r"(?<![A-Za-z0-9_-])[MNO][A-Za-z0-9_-]{22,27}$")
 _PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
