@@ -49,7 +49,7 @@ def test_a_large_day_is_known_too(
 ) -> None:
     telemetry.append("calls", [call(number, outcome="unknown") for number in range(20)])
     telemetry.append("calls", [call(number) for number in range(10)])
-    monkeypatch.setattr("sitoolkit.stores.telemetry.BY_DUCKDB_BYTES", 0)
+    monkeypatch.setattr("sitoolkit.stores.telemetry_known.BY_DUCKDB_BYTES", 0)
     other = Telemetry(telemetry.folder, clock=clock)
     report = other.append("calls", [call(number) for number in range(30)])
     assert (report.written, report.updated, report.repeated) == (10, 10, 10)
