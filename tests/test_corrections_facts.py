@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from sitoolkit.records import (
     parse_time,
 )
 from sitoolkit.settings import ModelSettings, Settings
+from sitoolkit.testing import ScriptedChat
 from sitoolkit.testing.demo import generate_demo
 from sitoolkit.workspace import Workspace
 
@@ -269,6 +271,31 @@ def test_a_person_takes_a_fact_back(ws: Workspace) -> None:
     assert facts(ws) == []
     learn_facts(ws, [said("use tabs instead of spaces", hour=2)])
     assert len(facts(ws)) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "written_by"),
+    [
+        ("Use tabs, never spaces.", "Use tabs, never spaces.", "scripted"),
+        ("Use spaces, not tabs.", "Use tabs, not spaces.", "template"),  # X and Y have changed places
+        ("Use tabs of width 8, not spaces.", "Use tabs, not spaces.", "template"),  # more than the user said
+    ],
+)
+def test_a_model_words_a_fact_in_the_users_own_words_or_not_at_all(
+    tmp_path: Path, answer: str, text: str, written_by: str
+) -> None:
+    def words(prompt: str, schema: Any) -> dict[str, Any]:
+        [id] = schema["properties"]["wordings"]["items"]["properties"]["id"]["enum"]
+        return {"wordings": [{"id": id, "text": answer}]}
+
+    ws = Workspace(
+        tmp_path / "ws",
+        settings=Settings(models=ModelSettings(embedder="hashing")),
+        chat=ScriptedChat([words]),
+    )
+    learn_facts(ws, [said("No, use tabs, not spaces.")])
+    [row] = facts(ws)
+    assert (row.text, row.written_by) == (text, written_by)
 
 
 @pytest.mark.parametrize(

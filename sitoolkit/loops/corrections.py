@@ -7,6 +7,7 @@ the loser stays readable with the time in which it held. Where no slot is found 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -319,7 +320,7 @@ def _memory(fact: Fact, one: _Stated) -> Memory:
 def _worded(ws: Workspace, memories: Sequence[Memory], known: set[str]) -> list[Memory]:
     """Let the model word facts that are new, held to what the user said; without one they keep their texts."""
     fresh = {memory.content_hash: memory for memory in memories if memory.content_hash not in known}
-    if not fresh or ws.settings.models.chat == "template":
+    if not fresh:
         return list(memories)
     claims = [
         Claim(
@@ -340,13 +341,33 @@ def _worded(ws: Workspace, memories: Sequence[Memory], known: set[str]) -> list[
         workspace=ws.path,
         prompt_tokens=ws.settings.models.prompt_tokens,
     )
-    texts = dict(zip(fresh, wording.texts, strict=True))
+    texts = {
+        content: text
+        for content, text in zip(fresh, wording.texts, strict=True)
+        if text != fresh[content].text and _says_the_same(text, fresh[content])
+    }
     return [
         memory.model_copy(update={"text": texts[memory.content_hash], "written_by": wording.written_by})
-        if texts.get(memory.content_hash, memory.text) != memory.text
+        if memory.content_hash in texts
         else memory
         for memory in memories
     ]
+
+
+def _says_the_same(text: str, memory: Memory) -> bool:
+    """Whether a model's wording denies what the user denied and nothing else: X and Y must not change places."""
+    unwanted = memory.payload.get("unwanted")
+    if unwanted is None:
+        return True
+    denied = [
+        re.search(
+            rf"\b(?:not|never|no|avoid|without|instead of|rather than|nicht|kein\w*|statt)\b[^.;]{{0,40}}?{re.escape(str(word))}",
+            text,
+            re.IGNORECASE,
+        )
+        for word in (memory.payload["value"], unwanted)
+    ]
+    return denied[1] is not None and (denied[0] is None or denied[0].start() > denied[1].start())
 
 
 def _confirm(
