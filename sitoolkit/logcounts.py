@@ -21,14 +21,17 @@ __all__ = ["count_errors"]
 
 Add = Callable[[dict[tuple[str, str, int], Tally], LogEvent, str, str], Tally]
 
-_MAY_BE_ERROR = (  # a level that is one, or an error without a level
-    r"(?i:\b(?:error|err|severe|critical|crit|fatal|alert|emerg(?:ency)?|panic|failure)\b)|\"(?:level|severity)\":\s*(?:[45]\d|60)\b"
-    r"|Exception\b|Error\b|^[EF]\d{4} |\s[EF] [\w.-]+\s*: "
+_MAY_BE_ERROR = (  # a level that is one, an error without a level, or the first lines of a traceback; literals, for speed
+    r"ERR|[Ee]rr|CRIT|[Cc]rit|FATAL|[Ff]atal|SEVERE|[Ss]evere|ALERT|[Aa]lert|EMERG|[Ee]merg|PANIC|[Pp]anic|FAILURE|[Ff]ailure"
+    r"|Exception|Traceback|^(?:\t|    )at |\"(?:level|severity)\":\s*(?:[45]\d|60)\b|^[EF]\d{4} |\s[EF] [\w.-]+\s*: "
 )
-_VALUES = r"[0-9][0-9a-f-]*"  # numbers, hexadecimal and the inside of UUIDs; what is over-folded is told apart by `_KEPT`
+_VALUES = (
+    r"[a-f]{0,4}[0-9][0-9a-f-]*"  # numbers, hexadecimal, UUIDs; what is over-folded is told apart by `_KEPT`
+)
 _KEPT = (  # digits that are part of what is said
     r"((?:HTTP|[Ee]rrno)[^0-9]{0,18}\d{1,3}|\b(?:python|py|sha|utf|ipv|md|base|http|oauth|u?int|float|x|amd|arm|tls|ssl|h|s|ec|p|v|es|log|[A-Z]{1,6}-?)\d+)"
 )
+_OPENS = re.compile(r"\s*(?:\+\s*)?(?:Exception Group )?Traceback \(most recent call last\)|(?:\t|    )at ")
 _ISO = re.compile(r"\[?\d{4}-\d\d-\d\d[T _]\d\d:\d\d:\d\d")
 _MARKS = (b"Traceback (most recent call last)", b"\n\tat ", b"\n    at ")
 _BLOCK_BYTES = 64_000
@@ -48,7 +51,11 @@ def count_errors(path: Path, add: Add, now: datetime) -> list[Tally]:
     found: dict[tuple[str, str, int], Tally] = {}
     if path.stat().st_size == 0:
         return []
+    blocks = False
     for count, first, last in _kinds(path):
+        if _OPENS.match(first):
+            blocks = True
+            continue
         for event in read_events([first], now=now):
             if event.level not in ("error", "critical") or event.logger.startswith("sitoolkit"):
                 continue
@@ -58,7 +65,7 @@ def count_errors(path: Path, add: Add, now: datetime) -> list[Tally]:
             if until is not None and event.time is not None:
                 tally.first = min(tally.first or event.time, event.time, until)
                 tally.last = max(tally.last or event.time, event.time, until)
-    for block in _blocks(path):
+    for block in _blocks(path) if blocks else ():
         _add_block(block, found, add, str(path), now)
     return [tally for tally in found.values() if tally.count > 0]
 
