@@ -52,14 +52,14 @@ def test_panel(demo: Workspace, lab: Any) -> None:
     watched = lab.open(
         prepare("05_proposal_review", lab.root, demo.path, reviewer="Ada"), width=1280, height=1000
     )
-    _picture(lab, watched, ".sit-panel", "panel.png")
+    _picture(lab, watched, ".widget-vbox", "panel.png")
 
 
 def _picture(lab: Any, watched: Any, target: str, name: str) -> None:
     page = watched.page
     page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
     lab.run_all(watched)
-    page.locator(target).first.wait_for()
+    page.locator(target).first.wait_for(timeout=90_000)
     page.wait_for_timeout(1500)  # charts are drawn after the cell says that it is done
     page.locator(target).first.evaluate("node => node.scrollIntoView({block: 'start'})")
     page.wait_for_timeout(500)
