@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from sitoolkit.records import Session, ToolInvocation, Turn
-from sitoolkit.secrets.walker import Rules, Work
+from sitoolkit.secrets.rules import Rules
+from sitoolkit.secrets.walker import Work
 from sitoolkit.settings import RedactionSettings, Settings
 from sitoolkit.stable import bound, content_hash, drop_blobs, occurrence_id, stable_text
 
