@@ -37,6 +37,7 @@ bench: $(VENV)/.bench  ## speed and quality, side by side with peers
 
 docs: $(VENV)/.docs  ## the documentation site, in site/
 	$(BIN)/cog -r -U README.md docs/reference/cli.md
+	$(BIN)/python -m tests.corrections_figures >/dev/null
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 screenshots: $(VENV)/.test chromium  ## every picture of the docs, from a demo workspace
