@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sitoolkit.records import (
@@ -121,26 +123,20 @@ class _Pair:
             self.between.append(found)
 
     def evidence(self) -> tuple[str, ...]:
-        """The first, the last and, between them, the one least like either."""
         ends = [end for end in (self.first, self.last) if end is not None]
-        kept = list(ends)
-        if len(self.between) == 1:
-            kept += self.between
-        elif self.between:
-            texts = {end.words() for end in ends}
-            kept.append(
-                min(
-                    self.between,
-                    key=lambda found: (
-                        -min(_distance(found.words(), text) for text in texts),
-                        found.seq,
-                        found.id,
-                    ),
-                )
-            )
-        return tuple(
-            dict.fromkeys(found.id for found in sorted(kept, key=lambda found: (found.seq, found.id)))
-        )
+        return _evidence([*ends[:1], *self.between, *ends[1:]])
+
+
+def _evidence(kept: Sequence[_Failure]) -> tuple[str, ...]:
+    """The first, the last and, between them, the one least like either."""
+    if len(kept) < 4:
+        return tuple(dict.fromkeys(found.id for found in kept))
+    ends = {kept[0].words(), kept[-1].words()}
+    odd = min(
+        kept[1:-1],
+        key=lambda found: (-min(_distance(found.words(), end) for end in ends), found.seq, found.id),
+    )
+    return tuple(dict.fromkeys((kept[0].id, odd.id, kept[-1].id)))
 
 
 def _when(found: _Failure | None) -> datetime | None:
@@ -348,37 +344,29 @@ def find_friction(
     columns = {row[0] for row in con.execute(f"describe {table}").fetchall()}
     failed = "failed" if "failed" in columns else "outcome in ('failure', 'timeout')"
     pair = f"hash(session_id, tool, {_MODE})"
-    kept = f"session_id, tool, {_MODE} as mode, id, seq, agent, epoch_us(started_at), left(error, 500), {_args(columns)}"
+    kept = f"session_id, tool, {_MODE} as mode, id, seq, agent, epoch_us(started_at), {_args(columns)}, left(error, 500)"
+    ordered = "order by session_id, tool, mode, seq, id"
     repeated = f"repeated as (select pair from found group by pair having count(*) >= {int(least)})"
     # One number stands for the pair while all failures are counted; texts are read for the few that remain.
     if _has_rowid(con, table):
         query = f"""
             with found as materialized (select {pair} as pair, rowid as place from {table} where {failed}), {repeated},
             places as materialized (select place from found where pair in (select pair from repeated))
-            select {kept} from {table} where rowid in (select place from places)"""
+            select {kept} from {table} where rowid in (select place from places) {ordered}"""
     else:
         query = f"""
             with found as materialized (select {pair} as pair, * from {table} where {failed}), {repeated}
-            select {kept} from found where pair in (select pair from repeated)"""
-    pairs: dict[tuple[str, str, str], _Pair] = {}
-    for session, tool, mode, identifier, seq, agent, at, error, args in con.execute(query).fetchall():
-        known = pairs.get((session, tool, mode))
-        if known is None:
-            known = pairs[session, tool, mode] = _Pair(agent=agent or "")
-        known.add(_Failure(identifier, seq, at, args, error))
-    return [
-        (
-            session,
-            tool,
-            mode,
-            known.count,
-            known.evidence(),
-            known.agent,
-            _when(known.last),
-        )
-        for (session, tool, mode), known in sorted(pairs.items())
-        if known.count >= threshold_for(tool, mode, threshold, thresholds)
-    ]
+            select {kept} from found where pair in (select pair from repeated) {ordered}"""
+    found = []
+    for key, group in groupby(con.execute(query).fetchall(), key=itemgetter(0, 1, 2)):
+        rows = list(group)
+        session, tool, mode = key
+        if len(rows) < threshold_for(tool, mode, threshold, thresholds):
+            continue
+        chosen = [_Failure(*row[3:5], *row[6:9]) for row in (rows[0], *rows[1:-1][:MAX_BETWEEN], rows[-1])]
+        agent = next((row[5] for row in rows if row[5]), "")
+        found.append((session, tool, mode, len(rows), _evidence(chosen), agent, _when(chosen[-1])))
+    return found
 
 
 def _args(columns: set[str]) -> str:
