@@ -140,9 +140,8 @@ def _evidence(kept: Sequence[_Failure]) -> tuple[str, ...]:
 
 
 def _when(found: _Failure | None) -> datetime | None:
-    if found is None or found.at is None or isinstance(found.at, datetime):
-        return found.at if found else None
-    return datetime.fromtimestamp(found.at / 1e6, UTC)
+    at = found.at if found else None
+    return datetime.fromtimestamp(at / 1e6, UTC) if isinstance(at, int | float) else at
 
 
 def _distance(one: frozenset[str], other: frozenset[str]) -> float:
@@ -343,7 +342,7 @@ def find_friction(
     least = min([threshold, *(thresholds or {}).values()])
     columns = {row[0] for row in con.execute(f"describe {table}").fetchall()}
     failed = "failed" if "failed" in columns else "outcome in ('failure', 'timeout')"
-    pair = f"hash(session_id, tool, {_MODE})"
+    pair = "hash(session_id, tool, coalesce(failure_mode, 'TIMEOUT'))"  # may join pairs; the rows tell them apart
     kept = f"session_id, tool, {_MODE} as mode, id, seq, agent, epoch_us(started_at), {_args(columns)}, left(error, 500)"
     ordered = "order by session_id, tool, mode, seq, id"
     repeated = f"repeated as (select pair from found group by pair having count(*) >= {int(least)})"
