@@ -145,7 +145,8 @@ def canonical_json(value: object) -> str:
         fast = orjson.dumps(value, option=_AS_JSON)
     except TypeError:
         fast = b""
-    if fast and fast.isascii() and b"null" not in fast and not _NUMBER_TO_SETTLE.search(fast):
+    bare = fast[:1] in _NUMBER_STARTS  # a number that stands alone, or nothing
+    if not bare and fast.isascii() and b"null" not in fast and not _NUMBER_TO_SETTLE.search(fast):
         return fast.decode("ascii")
     return json.dumps(
         _canonical(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str
@@ -158,7 +159,8 @@ _AS_JSON = (
     | orjson.OPT_PASSTHROUGH_DATETIME
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
-_NUMBER_TO_SETTLE = re.compile(rb"(?:^|[:,\[])-?\d+[.eE]")  # a float, or text that looks like one
+_NUMBER_STARTS = (b"", *(b"%c" % code for code in b"-0123456789"))
+_NUMBER_TO_SETTLE = re.compile(rb"[:,\[]-?\d+[.eE]")  # a float, or text that looks like one
 
 
 def _canonical(value: object) -> object:
