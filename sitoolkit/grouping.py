@@ -152,11 +152,12 @@ def _open_places(templates: set[str]) -> dict[str, str]:
     for length, rows in by_length.items():
         if len(rows) < 2:
             continue
+        # A row without one of its tokens is known by a sum of hashes, so that long rows cost no more than their length.
+        sums = [sum(map(hash, enumerate(row))) for row in rows]
         for place in range(1, length):
-            holes: defaultdict[tuple[object, ...], list[tuple[str, ...]]] = defaultdict(list)
-            for row in rows:
-                prefix, suffix = _affixes(row[place])
-                holes[(*row[:place], prefix, None, suffix, *row[place + 1 :])].append(row)
+            holes: defaultdict[tuple[int, str, str], list[tuple[str, ...]]] = defaultdict(list)
+            for row, whole in zip(rows, sums, strict=True):
+                holes[whole - hash((place, row[place])), *_affixes(row[place])].append(row)
             for members in holes.values():
                 if len(members) < 2 or (place + 1 < length and members[0][place + 1].startswith("=")):
                     continue
