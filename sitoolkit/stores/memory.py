@@ -91,6 +91,7 @@ class MemoryStore:
         self._embedder = embedder
         self._lock_folder = Path(lock_folder or folder)
         self._redact = redact
+        self._known: _KnownRows | None = None
         self._snapshots = SnapshotCache(self.table)
         self.rev = 0  # number of the newest journal entry that is known to stand in the table
         self.cursor: Cursor | None = None  # how far the journal was read for entries that are not
@@ -464,16 +465,13 @@ class MemoryStore:
         rows: dict[str, Row] = {}
         if not self.table.exists:
             return rows, {}
-        unique_ids = [one for one in dict.fromkeys(ids) if sound_id(one)]
+        known = self._known_rows()
+        unique_ids = [one for one in dict.fromkeys(ids) if one in known.ids]
         unique_keys = list(dict.fromkeys(keys))
-        filters = []
-        if unique_ids:
-            filters.append(ids_filter("id", unique_ids))
-        if unique_keys:
-            filters.append(f"(status = 'active' and {ids_filter('slot_key', unique_keys)})")
-        if not filters:
+        unique_ids += [known.slots[key] for key in unique_keys if key in known.slots]
+        if not unique_ids:
             return rows, {}
-        for row in from_arrow(self.table.read(" or ".join(filters))):
+        for row in from_arrow(self.table.read(ids_filter("id", dict.fromkeys(unique_ids)))):
             rows[row.memory.id] = row
         wanted = set(unique_keys)
         holders = {
@@ -482,6 +480,23 @@ class MemoryStore:
             if row.memory.status is Status.ACTIVE and (key := slot_key(row.memory)) in wanted and key
         }
         return rows, holders
+
+    def _known_rows(self) -> _KnownRows:
+        """Which ids and slots the table holds; read once, then kept up to date. Under the lock, after `recover`."""
+        known = self._known
+        if known is None or known.table != self.table.name:
+            known, where = _KnownRows(self.table.name), None
+        elif known.rev == self.rev:
+            return known
+        else:  # another process wrote meanwhile
+            where = f"rev > {known.rev}"
+        rows = self.table.read(where, ["id", "slot_key", "status"])
+        for id, key, status in zip(
+            *(rows[name].to_pylist() for name in ("id", "slot_key", "status")), strict=True
+        ):
+            known.note(id, key, status == Status.ACTIVE)
+        known.rev, self._known = self.rev, known
+        return known
 
     def _vectors_ahead(self, memories: Sequence[Memory]) -> dict[str, NDArray[np.float32]]:
         """Vectors of the texts that the table does not hold yet, made before the lock is taken."""
@@ -501,7 +516,7 @@ class MemoryStore:
 
     def reset(self) -> None:
         """Forget what is known of the table: another one was put in use."""
-        self.rev, self.cursor = 0, None
+        self.rev, self.cursor, self._known = 0, None, None
 
     def embed(self, texts: Iterable[str], embedder: Embedder | None = None) -> dict[str, NDArray[np.float32]]:
         """Vectors by text, each text embedded once; those with nothing to embed are left out."""
@@ -539,6 +554,11 @@ class MemoryStore:
         entry = self.journal.append_entry(EVENT, change.entry(), run_id or None)
         try:
             self._write(list(change.after.values()), entry.seq, vectors)
+            known = self._known
+            if known is not None and known.table == self.table.name and known.rev == self.rev:
+                for row in change.after.values():
+                    known.note(row.memory.id, slot_key(row.memory), row.memory.status is Status.ACTIVE)
+                known.rev = entry.seq
             self.rev = entry.seq
         except StoreError:
             if self.table.newest_rev() < entry.seq and not self.journal.take_back(entry):
@@ -566,6 +586,23 @@ class MemoryStore:
             self.table.point_to(self.table.make(embedder=embedder.name, dim=embedder.dim, sha=embedder.sha))
         rows = past.replay(entry, self._present(past.touched(entry), [])[0])
         self._write(rows, entry.seq, self.embed([row.memory.text for row in rows if row.vector is None]))
+
+
+class _KnownRows:
+    """Ids of a table and who holds its slots. An id too many costs one look; one too few would lose a row."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self.rev = 0
+        self.ids: set[str] = set()
+        self.slots: dict[str, str] = {}
+
+    def note(self, id: str, key: str | None, active: bool) -> None:
+        self.ids.add(id)
+        if key and active:
+            self.slots[key] = id
+        elif key and self.slots.get(key) == id:
+            del self.slots[key]
 
 
 class _Writing:

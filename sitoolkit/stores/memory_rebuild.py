@@ -87,10 +87,12 @@ def recover(store: MemoryStore) -> int:
     done = 0
     if fresh:
         rev = store.table.newest_rev() if store.table.exists else 0
+        store.rev = rev  # before anything is applied: what others committed is looked at first
         failed = {entry.data.get("seq") for entry in store.journal.events("memory_aborted")}
         for record in fresh:
             if record["seq"] > rev and record["seq"] not in failed:
                 store.apply(Entry.model_validate(record))
+                store.rev = record["seq"]
                 done += 1
         store.rev = max(rev, fresh[-1]["seq"])
     if done:

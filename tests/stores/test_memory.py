@@ -664,6 +664,32 @@ def test_what_a_dead_writer_journaled_is_completed(ws: Workspace, monkeypatch: p
     assert again.memory.rows(ids=[again.memory.upsert([event(1)]).items[0].id])[0].seen_count == 3
 
 
+def test_an_open_writer_completes_what_another_left_undone(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ws.memory.upsert([fact("tabs")])  # this writer knows what the table holds, until another writes
+    other = Workspace(ws.path, clock=ws.clock, embedder=HashingEmbedder(32))
+    other.memory.upsert([event(1), fact("spaces", "turn-2")])
+
+    class Killed(BaseException):
+        pass
+
+    def die(*args: object, **more: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sitoolkit.stores.memory_table.MemoryTable.merge", die)
+        with pytest.raises(Killed):
+            other.memory.upsert([event(1, occurrences=3), fact("none", "turn-3")])
+    report = ws.memory.upsert([event(1, occurrences=4), fact("two", "turn-4"), event(6)])
+    assert results(report) == ["repeated", "written", "written"]
+    assert {row.text: row.seen_count for row in ws.memory.rows(status="active")} == {
+        event(1).text: 4, event(6).text: 1, "the project indents with two": 1,
+    }  # fmt: skip
+    assert ws.memory.check() == []
+    assert results(other.memory.upsert([event(6), fact("two", "turn-4")])) == ["repeated", "repeated"]
+
+
 def test_digest_of_ids_is_stable() -> None:
     # An id names a content for good: a changed recipe would write every memory of every store a second time.
     assert digest("a", {"b": 1.0}) == digest("a", {"b": 1})
