@@ -6,14 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sitoolkit.loops.friction import (
-    detect_friction,
-    event_key,
-    find_friction,
-    log_tail,
-    rate_test,
-    threshold_for,
-)
+from sitoolkit.loops.friction import detect_friction, event_key, find_friction, threshold_for
+from sitoolkit.rates import log_tail, rate_test
 from sitoolkit.records import Outcome, Source, ToolInvocation
 from sitoolkit.testing.simulator import score_events, simulate_friction
 
