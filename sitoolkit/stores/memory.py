@@ -504,10 +504,8 @@ class MemoryStore:
         known: set[str] = set()
         if self.table.exists:
             self.ready()
-            ids = list(dict.fromkeys(memory.id for memory in memories))
-            for start in range(0, len(ids), BATCH):
-                batch = ids[start : start + BATCH]
-                known.update(self.table.read(ids_filter("id", batch), ["id"])["id"].to_pylist())
+            # A hint: a text too many is embedded for nothing, one too few later, under the lock.
+            known = self._known.ids if self._known else set(self.table.read(columns=["id"])["id"].to_pylist())
         return self.embed([memory.text for memory in memories if memory.id not in known])
 
     def open_embedder(self) -> Embedder:
