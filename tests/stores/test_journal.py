@@ -116,7 +116,7 @@ def _append(folder: str, name: str) -> None:
 
 
 def test_four_writers_make_one_chain(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")
     writers = [context.Process(target=_append, args=(str(tmp_path / "j"), name)) for name in "abcd"]
     for writer in writers:
         writer.start()

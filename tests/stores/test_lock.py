@@ -46,7 +46,7 @@ def _hold(folder: str, ready: object, seconds: float) -> None:
 
 
 def test_another_process_waits_its_turn(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")
     ready = context.Event()
     holder = context.Process(target=_hold, args=(str(tmp_path), ready, 0.3))
     holder.start()
@@ -58,7 +58,7 @@ def test_another_process_waits_its_turn(tmp_path: Path) -> None:
 
 
 def test_a_killed_holder_leaves_the_lock_free(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")
     ready = context.Event()
     holder = context.Process(target=_hold, args=(str(tmp_path), ready, 60))
     holder.start()

@@ -97,7 +97,7 @@ def _append_many(path: str, name: str, count: int) -> None:
 
 def test_four_writers_leave_whole_lines_each_in_its_order(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")
     writers = [context.Process(target=_append_many, args=(str(path), name, 100)) for name in "abcd"]
     for writer in writers:
         writer.start()
@@ -126,7 +126,7 @@ def _write_beyond(path: str, answers: multiprocessing.SimpleQueue[object]) -> No
 
 def test_a_write_that_does_not_fit_fails_whole(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")
     answers = context.SimpleQueue()
     writer = context.Process(target=_write_beyond, args=(str(path), answers))
     writer.start()
