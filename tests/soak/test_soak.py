@@ -84,8 +84,6 @@ def test_a_year_of_nights_keeps_search_as_fast_as_a_fresh_table(tmp_path: Path) 
         year, new = search_p95(old), search_p95(fresh)
         if year <= 1.5 * new:
             break
-    assert year <= 1.5 * new, (
-        f"{year * 1e3:.1f} ms after a year, {new * 1e3:.1f} ms fresh"
-    )
+    assert year <= 1.5 * new, f"{year * 1e3:.1f} ms after a year, {new * 1e3:.1f} ms fresh"
     assert old.memory.check() == []
     assert old.telemetry.sql("select count(*) from calls").item() == 365 * 200
