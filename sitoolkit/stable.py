@@ -18,6 +18,8 @@ __all__ = ["bound", "content_hash", "drop_blobs", "occurrence_id", "stable_text"
 
 # A run of base64 this long is an image or an archive, not something a reader or a model would read.
 BLOB_CHARS = 1_024
+_DEPTH = 100  # levels of nesting; arguments and results of real tools end long before
+_DEEP = "…[nested too deep]…"
 _BLOB = re.compile(r"[A-Za-z0-9+/_=-]{1024,}")
 _CUT = re.compile(r"…\[\d+ (?:characters|items|keys) cut\]…")
 
@@ -100,7 +102,7 @@ def _stable(text: str) -> str:
 
 
 def _without_volatile(value: Any, depth: int) -> Any:
-    if depth > 100:
+    if depth > _DEPTH:
         return "<deep>"
     if isinstance(value, str):
         return _stable(value)
@@ -131,14 +133,18 @@ def content_hash(tool: str, args: Any, result: Any = None) -> str:
     return digest("content", tool, args, stable_text(result))
 
 
-def drop_blobs(value: Any) -> Any:
-    """Put a marker with length and digest where a long base64 run (an image, an archive) stands."""
+def drop_blobs(value: Any, depth: int = 0) -> Any:
+    """Put a marker where a long base64 run (an image, an archive) stands, and where nesting goes on beyond 100 levels.
+
+    Nothing that a call needs lies so deep; what comes after may then walk the value without running out of stack, and
+    `orjson`, which writes 254 levels, can store it.
+    """
     if isinstance(value, str):
         return _BLOB.sub(_blob_marker, value) if len(value) >= BLOB_CHARS else value
     if isinstance(value, Mapping):
-        return {key: drop_blobs(item) for key, item in value.items()}
+        return {key: drop_blobs(item, depth + 1) for key, item in value.items()} if depth < _DEPTH else _DEEP
     if isinstance(value, list | tuple):
-        return [drop_blobs(item) for item in value]
+        return [drop_blobs(item, depth + 1) for item in value] if depth < _DEPTH else _DEEP
     return value
 
 

@@ -130,14 +130,27 @@ def content_text(content: Any, *, thinking: bool = False) -> str:
         return without_data(content)
     if content is None:
         return ""
-    if isinstance(content, dict):
-        return _part_text(content, thinking)
-    if isinstance(content, list):
-        return "\n".join(text for text in (content_text(part, thinking=thinking) for part in content) if text)
+    if isinstance(content, dict | list):
+        return "\n".join(text for text in _texts([content], thinking) if text)
     return str(content)
 
 
-def _part_text(part: dict[str, Any], thinking: bool) -> str:
+def _texts(parts: list[Any], thinking: bool) -> Iterator[str]:
+    """The texts of parts, and of parts within parts, in order, without a stack that hostile nesting could exhaust."""
+    left = [iter(parts)]
+    while left:
+        for part in left[-1]:
+            found = _part_text(part, thinking) if isinstance(part, dict) else part
+            if isinstance(found, list):
+                left.append(iter(found))
+                break
+            yield content_text(found, thinking=thinking)
+        else:
+            left.pop()
+
+
+def _part_text(part: dict[str, Any], thinking: bool) -> str | list[Any]:
+    """The text of one part, or the parts that it holds."""
     kind = part["type"] if isinstance(part.get("type"), str) else None
     text = part.get("text")
     if isinstance(text, dict) and isinstance(text.get("value"), str):  # Assistants API
@@ -163,8 +176,9 @@ def _part_text(part: dict[str, Any], thinking: bool) -> str:
     ):
         return ""
     for key in ("content", "output_text", "value", "output", "data"):
-        if isinstance(part.get(key), str | list):
-            return content_text(part[key], thinking=thinking)
+        inner = part.get(key)
+        if isinstance(inner, str | list):
+            return inner
     return ""
 
 
