@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 
+from sitoolkit.learning.rates import RECURRENCE_WEIGHT, rate_test
 from sitoolkit.loops.friction import detect_friction, find_friction
-from sitoolkit.rates import RECURRENCE_WEIGHT, rate_test
 from sitoolkit.testing.simulator import Score, Simulation, score_events, simulate_friction
 
 PAPER = {

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from sitoolkit.workspace import Workspace
 
 from sitoolkit.models.embedders import open_embedder
 from sitoolkit.recall import explain, recall
 from sitoolkit.records import Category, Origin, Reader, digest
 from sitoolkit.stores.memory_schema import arrow_schema, key_of, scope_key
+from sitoolkit.workspace import Workspace
 
 SEED = 7
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

@@ -5,8 +5,8 @@ The text of a call and the line of a log go through the same door, so that the s
 
 from __future__ import annotations
 
-from sitoolkit.logevents import LogEvent, read_events
-from sitoolkit.loglines import parse_line
+from sitoolkit.logs.events import LogEvent, read_events
+from sitoolkit.logs.lines import parse_line
 from sitoolkit.records import Outcome, ToolInvocation
 from sitoolkit.signatures import mask_message, signature_id
 

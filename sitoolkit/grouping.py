@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from sitoolkit.loglines import begins_event, parse_line
+from sitoolkit.logs.lines import begins_event, parse_line
 from sitoolkit.signatures import WILD, is_technology, mask_messages, signature_id
 
 __all__ = ["group_messages", "group_templates", "merge_templates"]

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sitoolkit.learning.rates import log_tail, rate_test
 from sitoolkit.loops.friction import detect_friction, event_key, find_friction, threshold_for
-from sitoolkit.rates import log_tail, rate_test
 from sitoolkit.records import Outcome, Source, ToolInvocation
 from sitoolkit.testing.simulator import score_events, simulate_friction
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from sitoolkit.contrasts import find_rule, units_of
+from sitoolkit.learning.contrasts import find_rule, units_of
+from sitoolkit.learning.reflections import COSINES, write_reflections
 from sitoolkit.loops.capture import capture_sessions
 from sitoolkit.loops.lessons import find_lessons, learn_from_failures, lesson_effects
 from sitoolkit.models.embedders import HashingEmbedder, open_embedder
 from sitoolkit.records import Category, Memory, Origin, Outcome, Scope, Session, Source, ToolInvocation, Turn
-from sitoolkit.reflections import COSINES, write_reflections
 from sitoolkit.settings import Settings
 from sitoolkit.testing.demo import generate_demo
 from sitoolkit.workspace import Workspace

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sitoolkit.logevents import read_events
-from sitoolkit.loglines import level_of, parse_line
+from sitoolkit.logs.events import read_events
+from sitoolkit.logs.lines import level_of, parse_line
 from sitoolkit.loops.signatures import scan_error_signatures, signature_mapping
 from sitoolkit.records import Outcome, Source, ToolInvocation
 from sitoolkit.stores.scans import ScanLog

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sitoolkit.records import Source, ToolInvocation
 from sitoolkit.settings import CaptureSettings, Settings
-from sitoolkit.shell import shell_writes
 from sitoolkit.writes import SEED_VERBS, is_write_call, name_words, why_write
+from sitoolkit.writes.shell import shell_writes
 
 
 def call(tool: str, args: Any = None, is_write: bool | None = None) -> ToolInvocation:

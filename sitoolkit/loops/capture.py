@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from sitoolkit.precedents import event_memory, event_text, find_events, placed, prepare
+from sitoolkit.learning.precedents import event_memory, event_text, find_events, placed, prepare
 from sitoolkit.records import (
     Outcome,
     Record,

@@ -15,7 +15,7 @@ import orjson
 from pydantic import Field
 
 from sitoolkit.claims import group_contents
-from sitoolkit.patterns import Pattern, distill, pattern_confidence, pattern_text
+from sitoolkit.learning.patterns import Pattern, distill, pattern_confidence, pattern_text
 from sitoolkit.records import (
     Category,
     Claim,

@@ -17,7 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sitoolkit.rates import MIN_RATE_COUNT, rate_test
+from sitoolkit.learning.rates import MIN_RATE_COUNT, rate_test
 from sitoolkit.records import (
     BINEvent,
     Outcome,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sitoolkit.claims.stats import wilson_lower, wilson_upper
 from sitoolkit.error_texts import call_error, call_signature
 from sitoolkit.grouping import merge_templates
-from sitoolkit.lesson_finding import (
+from sitoolkit.learning.lesson_finding import (
     Lesson,
     Lessons,
     NoContrast,
@@ -23,6 +23,7 @@ from sitoolkit.lesson_finding import (
     lesson_slot,
     one_line,
 )
+from sitoolkit.learning.reflections import Skipped, living_reflections, write_reflections
 from sitoolkit.records import (
     GLOBAL,
     Claim,
@@ -33,7 +34,6 @@ from sitoolkit.records import (
     digest,
     parse_time,
 )
-from sitoolkit.reflections import Skipped, living_reflections, write_reflections
 from sitoolkit.stores.newest import newest_calls
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sitoolkit.claims.contents import occurrence
-from sitoolkit.contrasts import Rule, find_rule, timeline_of, units_of
 from sitoolkit.error_texts import call_signature
 from sitoolkit.errors import NotFoundError
+from sitoolkit.learning.contrasts import Rule, find_rule, timeline_of, units_of
 from sitoolkit.records import Claim, Outcome, SessionReflection, ToolInvocation, digest, iso
 
 if TYPE_CHECKING:

@@ -6,6 +6,6 @@ The scan itself stands a floor below, in `signature_scan`, because triage reads 
 from __future__ import annotations
 
 from sitoolkit.grouping import group_messages
-from sitoolkit.signature_scan import SetAside, SignatureScan, scan_error_signatures, signature_mapping
+from sitoolkit.logs.scan import SetAside, SignatureScan, scan_error_signatures, signature_mapping
 
 __all__ = ["SetAside", "SignatureScan", "group_messages", "scan_error_signatures", "signature_mapping"]

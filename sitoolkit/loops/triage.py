@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from sitoolkit.error_texts import call_signature
 from sitoolkit.grouping import merge_templates
-from sitoolkit.lesson_finding import Lesson, find_lessons, lesson_memory, one_line
-from sitoolkit.logevents import read_events
+from sitoolkit.learning.lesson_finding import Lesson, find_lessons, lesson_memory, one_line
+from sitoolkit.learning.reflections import living_reflections, write_reflections
+from sitoolkit.logs.events import read_events
+from sitoolkit.logs.scan import SignatureScan, scan_error_signatures
 from sitoolkit.naming import safe_name
 from sitoolkit.records import Category, ErrorSignature, Memory, Record, Status, ToolInvocation
-from sitoolkit.reflections import living_reflections, write_reflections
-from sitoolkit.signature_scan import SignatureScan, scan_error_signatures
 
 if TYPE_CHECKING:
     from sitoolkit.workspace import Workspace

@@ -39,8 +39,13 @@ def sniff(head: Head) -> Match | None:
         for r in records
     ):
         return Match(0.93, "BFCL results: an id and a result")
-    if head.layout == "lines" and values and all(_is_line(v) for v in values) and any(
-        isinstance(v, list) and v and isinstance(v[0], str) and _CALL_LIST.match(v[0]) for v in values
+    if (
+        head.layout == "lines"
+        and values
+        and all(_is_line(v) for v in values)
+        and any(
+            isinstance(v, list) and v and isinstance(v[0], str) and _CALL_LIST.match(v[0]) for v in values
+        )
     ):
         return Match(0.8, "lines that are lists of call texts")
     talk = [

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sitoolkit.error_texts import bare_message, call_error, error_message, error_template
-from sitoolkit.logevents import LogEvent, read_events
-from sitoolkit.logfiles import find_logs, open_part
+from sitoolkit.logs.events import LogEvent, read_events
+from sitoolkit.logs.files import find_logs, open_part
+from sitoolkit.logs.report import SetAside, SignatureScan, group_tallies, report
 from sitoolkit.records import (
     ToolInvocation,
     parse_time,
     utc_now,
 )
-from sitoolkit.signature_report import SetAside, SignatureScan, group_tallies, report
 from sitoolkit.signatures import mask_message
 from sitoolkit.stores.newest import newest_calls
 from sitoolkit.stores.scans import Place, ScanLog, Tally
@@ -261,7 +261,7 @@ class _Reader:
 def _scan_file(path: Path, reader: _Reader, tail: int | None, aside: list[SetAside]) -> list[Tally]:
     try:
         if tail is None:
-            from sitoolkit.logcounts import count_errors
+            from sitoolkit.logs.counts import count_errors
 
             return count_errors(path, reader.tally, reader.now)
         part = open_part(path, None, tail)

@@ -8,7 +8,9 @@ from typing import Any
 
 __all__ = ["PROGRAMS", "PROGRAMS_ANY", "PROGRAMS_SQL", "READ_ONLY", "words_of"]
 
-_LISTS: dict[str, Any] = tomllib.loads(files("sitoolkit").joinpath("verbs.toml").read_text(encoding="utf-8"))
+_LISTS: dict[str, Any] = tomllib.loads(
+    files("sitoolkit.writes").joinpath("verbs.toml").read_text(encoding="utf-8")
+)
 
 
 def words_of(name: str) -> frozenset[str]:

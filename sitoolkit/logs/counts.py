@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sitoolkit.logevents import LogEvent, read_events
-from sitoolkit.loglines import parse_line
+from sitoolkit.logs.events import LogEvent, read_events
+from sitoolkit.logs.lines import parse_line
 from sitoolkit.stores.scans import Tally
 
 __all__ = ["count_errors"]

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable
 
-from sitoolkit.verbs import PROGRAMS, PROGRAMS_ANY, PROGRAMS_SQL, READ_ONLY, words_of
+from sitoolkit.writes.verbs import PROGRAMS, PROGRAMS_ANY, PROGRAMS_SQL, READ_ONLY, words_of
 
 __all__ = ["shell_writes", "sql_writes"]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from sitoolkit.records import Outcome, ToolInvocation
 from sitoolkit.settings import Settings
-from sitoolkit.shell import shell_writes, sql_writes
-from sitoolkit.verbs import words_of
+from sitoolkit.writes.shell import shell_writes, sql_writes
+from sitoolkit.writes.verbs import words_of
 
 __all__ = [
     "SEED_VERBS",

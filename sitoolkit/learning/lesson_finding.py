@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from sitoolkit.claims.contents import EVIDENCE
-from sitoolkit.contrasts import Condition, Rule, find_rule, timeline_of, units_of
 from sitoolkit.error_texts import call_signature
 from sitoolkit.grouping import merge_templates
+from sitoolkit.learning.contrasts import Condition, Rule, find_rule, timeline_of, units_of
 from sitoolkit.records import (
     GLOBAL,
     Category,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from sitoolkit.loglines import LogLine, begins_event, parse_line
+from sitoolkit.logs.lines import LogLine, begins_event, parse_line
 
 __all__ = ["LogEvent", "read_events"]
 
