@@ -25,12 +25,12 @@ lint: $(VENV)/.test  ## ruff, mypy, notebooks without outputs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/nbstripout --verify notebooks/*.ipynb
+	$(BIN)/nbstripout --keep-id --verify notebooks/*.ipynb
 
 format: $(VENV)/.test  ## let ruff lay out the code and nbstripout clean the notebooks
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/nbstripout --extra-keys "metadata.papermill cell.metadata.papermill cell.metadata.execution" notebooks/*.ipynb
+	$(BIN)/nbstripout --keep-id --extra-keys "metadata.papermill cell.metadata.papermill cell.metadata.execution" notebooks/*.ipynb
 
 bench: $(VENV)/.bench  ## speed and quality, side by side with peers
 	$(BIN)/python -m bench

@@ -35,6 +35,7 @@ __all__ = [
     "QUOTING_WORDS",
     "SHELL_ERROR",
     "SHELL_SIGNS",
+    "SHORT_COMPLAINT",
     "STATUS_KEYS",
     "STATUS_TYPES",
     "TESTS_FAILED",
@@ -97,6 +98,13 @@ CANCELLED_TEXT = re.compile(
 TIMEOUT_TEXT = re.compile(
     r"\btimed[ -]?out\b|\btime[ -]?out(?:error|expired|exception)?\b(?!\s*[=(]|\s*:\s*\d|s\b)|deadline exceeded|\bETIMEDOUT\b"
     r"|time limit (?:exceeded|reached)|took too long|no (?:new )?output (?:for|after) \d+",
+    re.I,
+)
+# A result that is one short sentence and nothing but a complaint: "service not found", "Request timed out."
+SHORT_COMPLAINT = re.compile(
+    r"\A\s*(?:[\w./:@'\"`#-]{1,40} ){1,5}(?:was |is |were |does |do |has |already )?"
+    r"(?:not found|not exist|timed out|unavailable|not available|already exists|exists already|not permitted|not allowed)[.!]?\s*\Z"
+    r"|\A\s*conflict: \S[^\n]{0,160}\Z",
     re.I,
 )
 EXIT_MARKER = re.compile(

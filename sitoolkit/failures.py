@@ -47,6 +47,7 @@ from sitoolkit.failure_patterns import (
     QUOTING_WORDS,
     SHELL_ERROR,
     SHELL_SIGNS,
+    SHORT_COMPLAINT,
     STATUS_KEYS,
     STATUS_TYPES,
     TESTS_FAILED,
@@ -98,6 +99,7 @@ RULES: tuple[Rule, ...] = (
     Rule("text-cancelled", "outcome", "the text begins by saying that a user or the harness stopped the call"),
     Rule("text-timeout", "outcome", "the text begins as an error and says that time ran out"),
     Rule("text-error", "outcome", "the text begins as an error message, and no later line reports work that was done"),
+    Rule("text-complaint", "outcome", "the whole text is one short complaint: service not found, Request timed out"),
     Rule("text-shell", "outcome", "the text ends with a shell's complaint: command not found, No such file or directory"),
     Rule("text-traceback", "outcome", "the text ends with a Python traceback's last line"),
     Rule("text-tests", "outcome", "the text ends with a test run's count of failures: 1 failed, 3 passed in 0.12s"),
@@ -527,6 +529,8 @@ def _judge_text(text: str, tool: str, off: frozenset[str]) -> Verdict | None:
         return None
     if quoting:
         return None
+    if len(text) < 200 and "text-complaint" not in off and SHORT_COMPLAINT.match(text):
+        return _failed(text.strip(), "text-complaint", tool, None, None, off)
     tail = text[-_TAIL:].rstrip()
     if (
         "text-shell" not in off

@@ -345,3 +345,32 @@ def test_no_input_raises_and_a_mode_means_a_failure(
 @given(st.text(alphabet="Error: failed\n[({<timed out exit code 1", max_size=3000))
 def test_judging_a_text_takes_no_exponential_time(text: str) -> None:
     judge(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [
+        ("service not found", "NOTFOUND"),
+        ("User jane_99 was not found.", "NOTFOUND"),
+        ("Request timed out", "TIMEOUT"),
+        ("The volume already exists.", "CONFLICT"),
+        ("conflict: release gate is closed", "CONFLICT"),
+    ],
+)
+def test_a_text_that_is_one_short_complaint_is_a_failure(text, mode):
+    verdict = judge(text)
+    assert verdict.outcome in ("failure", "timeout") and verdict.failure_mode == mode
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No results found",
+        "The file was not found in the archive, so I created it",
+        "2 of 3 hosts answered; one timed out and was tried again with success",
+        "not_found_handler registered",
+        "conflict resolution finished",
+    ],
+)
+def test_a_sentence_that_only_speaks_of_trouble_is_a_success(text):
+    assert judge(text).outcome == "success"
