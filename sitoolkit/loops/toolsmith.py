@@ -28,8 +28,9 @@ from sitoolkit.recipes import (
     gather,
     try_design,
 )
+from sitoolkit.recipes.cases import failure_case, success_cases
 from sitoolkit.recipes.checks import lint, type_check
-from sitoolkit.recipes.design import failure_case, input_schema, success_cases
+from sitoolkit.recipes.design import input_schema
 from sitoolkit.records import BINEvent, Record, ToolInvocation, digest
 from sitoolkit.sandbox import Limits, check_source
 from sitoolkit.stores.tools import ToolManifest
