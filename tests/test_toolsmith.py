@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from datetime import UTC, datetime
 
 import pytest
+from click.testing import CliRunner
 
 from sitoolkit import review
+from sitoolkit.cli import cli
 from sitoolkit.errors import NotFoundError, ToolFailed, ToolRefused
-from sitoolkit.loops.toolsmith import BuildRecord, build_tool, recover_builds
+from sitoolkit.loops.friction import scan_friction
+from sitoolkit.loops.tool_metrics import tool_backlog, tool_metrics
+from sitoolkit.loops.toolsmith import BuildRecord, build_tool, build_waiting, recover_builds
 from sitoolkit.models.embedders import HashingEmbedder
 from sitoolkit.records import BINEvent, Session, Source, ToolInvocation, Turn
 from sitoolkit.redaction import seal
-from sitoolkit.sandbox import HostFailure
+from sitoolkit.sandbox import HostFailure, Limits
 from sitoolkit.settings import Settings
 from sitoolkit.workspace import Workspace
 
@@ -353,3 +358,69 @@ def test_a_kill_in_any_stage_leaves_library_and_queue_consistent(tmp_path):
     else:
         pytest.fail("the last run must come through")
     assert statuses >= {"rolled_back", "proposed"}
+
+
+def fired(ws) -> None:
+    """Sessions of three tools: one a retry settles, one that no wrapper settles, one without trouble."""
+    flaky(ws)
+    record = Recorder(ws)
+    record.session("s3", *[bad("plan", {"n": n}, "RUNTIME", "KeyError: 'x'") for n in range(3)])
+    record.session("s4", *[good("list", {"n": n}, [n]) for n in range(3)])
+    scan_friction(ws)
+
+
+def test_fired_friction_is_built_once_and_says_what_was_proposed_or_refused(ws):
+    fired(ws)
+    report = build_waiting(ws)
+    assert [(build.tool, build.status) for build in report.builds] == [
+        ("fetch_page", "proposed"),
+        ("plan", "refused"),
+    ]
+    again = build_waiting(ws)
+    assert (again.builds, again.with_tool, again.tried) == ((), 1, 1)
+    # The pair that was refused is tried again when it strikes elsewhere.
+    Recorder(ws).session("s5", *[bad("plan", {"n": n}, "RUNTIME", "KeyError: 'x'") for n in range(3)])
+    scan_friction(ws)
+    assert [(build.tool, build.session_id) for build in build_waiting(ws).builds] == [("plan", "s5")]
+
+
+def test_metrics_count_builds_reasons_uses_regressions_and_what_is_left(ws):
+    fired(ws)
+    assert tool_backlog(ws)["backlog"].to_list() == [1, 1, 2]
+    report = build_waiting(ws)
+    assert tool_backlog(ws)["backlog"].to_list() == [
+        1,
+        1,
+        2,
+    ]  # a tool that waits for a person settles nothing
+    name = report.builds[0].built
+    card = review.show(ws, report.builds[0].proposal_id)
+    review.approve(ws, report.builds[0].proposal_id, by="ana", seen_hash=card.hash)
+
+    class Works:
+        def serve(self, request):
+            return {"html": "fresh"}
+
+    for _ in range(2):
+        ws.tools.run(name, {"arguments": {"url": "u9"}}, host=Works())
+    with pytest.raises(ToolFailed):
+        ws.tools.run(name, {"arguments": {"url": "u9"}}, limits=Limits(seconds=0.001))
+    fetch, plan = tool_metrics(ws).to_dicts()
+    assert (fetch["built"], fetch["status"], fetch["settled"], fetch["turned"]) == (name, "stable", True, 2)
+    assert (fetch["builds"], fetch["uses"], fetch["good_uses"], fetch["regressions"]) == (1, 3, 2, 1)
+    assert (plan["refused"], plan["settled"]) == (1, False) and "no recipe settles RUNTIME" in plan["reason"]
+    assert tool_backlog(ws).select("backlog", "builds").rows() == [(1, 0), (0, 1), (1, 1)]
+
+
+def test_friction_builds_on_the_command_line(ws):
+    fired(ws)
+    home = {"SITOOLKIT_HOME": str(ws.path), "SITOOLKIT_MODELS_EMBEDDER": "hashing"}
+    shown = CliRunner().invoke(cli, ["friction", "--build", "--json"], env=home)
+    assert shown.exit_code == 0, shown.output
+    assert {build["status"] for build in json.loads(shown.output)["build"]["builds"]} == {
+        "proposed",
+        "refused",
+    }
+    metrics = CliRunner().invoke(cli, ["tools", "metrics"], env=home)
+    assert "no recipe settles RUNTIME" in metrics.output
+    assert CliRunner().invoke(cli, ["friction", "x.jsonl", "--build"], env=home).exit_code == 2

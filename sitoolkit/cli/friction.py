@@ -18,7 +18,7 @@ __all__ = ["friction"]
 
 @verb(
     "friction",
-    examples="sitoolkit friction\nsitoolkit friction runs/*.jsonl --threshold 4\nsitoolkit friction --for push:PERM=2 --json",
+    examples="sitoolkit friction\nsitoolkit friction runs/*.jsonl --threshold 4\nsitoolkit friction --for push:PERM=2 --json\nsitoolkit friction --build",
 )
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @with_workspace
@@ -40,6 +40,11 @@ __all__ = ["friction"]
     help="A fixed count, or a test against the tool's own base rate (PATHs only).",
 )
 @click.option("--since", type=TIME, help="Only sessions with calls at or after this time (workspace only).")
+@click.option(
+    "--build",
+    is_flag=True,
+    help="Build a tool for each event that has none, or say why not (workspace only).",
+)
 def friction(
     ws: Workspace,
     as_json: bool,
@@ -48,6 +53,7 @@ def friction(
     exceptions: tuple[tuple[str, str], ...],
     method: str,
     since: datetime | None,
+    build: bool,
 ) -> None:
     """Find tools that fail again and again within a session.
 
@@ -56,6 +62,10 @@ def friction(
     """
     from sitoolkit.loops.friction import FrictionReport, detect_friction, scan_friction
 
+    if build and paths:
+        raise click.UsageError(
+            "--build reads the workspace's telemetry: capture the transcripts first, then leave PATH out"
+        )
     try:
         thresholds = {name: int(value) for name, value in exceptions}
     except ValueError as fault:
@@ -85,7 +95,17 @@ def friction(
             calls=len(calls),
             failures=sum(call.failed for call in calls),
         )
-    emit(report, as_json, _text)
+    if not build:
+        emit(report, as_json, _text)
+        return
+    from sitoolkit.loops.toolsmith import build_waiting
+
+    built = build_waiting(ws)
+    emit(
+        {**report.to_json(), "build": built.to_json()},
+        as_json,
+        f"{_text(report)}\n{builds_text(built)}",
+    )
 
 
 def _text(report: Any) -> str:
@@ -97,3 +117,22 @@ def _text(report: Any) -> str:
         for event in report.events
     ]
     return "\n".join([*lines, f"{len(report.events)} events, {len(report.fired)} of them new"])
+
+
+def builds_text(report: Any) -> str:
+    """What builds led to, a line a build, for the terminal."""
+    lines = [
+        f"{build.status}  {build.tool} {build.failure_mode}: "
+        + (
+            f"{build.built} v{build.version} turns {build.turned} recorded failures"
+            if build.built
+            else str(build.reason)
+        )
+        + (f"  (proposal {build.proposal_id})" if build.proposal_id else "")
+        for build in (*report.recovered, *report.builds)
+    ]
+    waiting = f", {report.left} wait for the next run" if report.left else ""
+    lines.append(
+        f"{len(report.builds)} builds; {report.with_tool} have a tool, {report.tried} were tried before{waiting}"
+    )
+    return "\n".join(lines)

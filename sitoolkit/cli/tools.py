@@ -1,4 +1,4 @@
-"""`tools list|show|run|history|build`: the library of tools that were built from failures."""
+"""`tools list|show|run|history|build|metrics`: the library of tools that were built from failures."""
 
 from __future__ import annotations
 
@@ -99,6 +99,38 @@ def run_tool(ws: Workspace, as_json: bool, name: str, arguments: Any, call_with:
     """Run a tool once, in a fresh confined process; its use is written down."""
     value = ws.tools.run(name, arguments, host=CommandHost(call_with) if call_with else None)
     emit(value, as_json, json.dumps(value, indent=2, ensure_ascii=False))
+
+
+@tools.command("build", examples="sitoolkit tools build\nsitoolkit tools build --most 3 --json")
+@with_workspace
+@json_option
+@click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="Builds in this run.")
+def build_tools(ws: Workspace, as_json: bool, most: int) -> None:
+    """Build for the friction that was fired and has no tool yet."""
+    from sitoolkit.cli.friction import builds_text
+    from sitoolkit.loops.toolsmith import build_waiting
+
+    emit(build_waiting(ws, most=most), as_json, builds_text)
+
+
+@tools.command("metrics", examples="sitoolkit tools metrics --json")
+@with_workspace
+@json_option
+def show_metrics(ws: Workspace, as_json: bool) -> None:
+    """Show builds, refusals with reasons, uses and regressions by tool and failure mode."""
+    from sitoolkit.loops.tool_metrics import tool_metrics
+
+    rows = tool_metrics(ws).to_dicts()
+    lines = [
+        f"{row['tool']}  {row['failure_mode']}  fired in {row['sessions']} sessions, {row['builds']} builds: "
+        + (
+            f"{row['built']} ({row['status']}), {row['uses']} uses, {row['regressions']} regressions"
+            if row["built"]
+            else f"{row['reason'] or 'not tried yet'}"
+        )
+        for row in rows
+    ]
+    emit(rows, as_json, "\n".join(lines) or "no friction was fired yet; `sitoolkit friction` looks for some")
 
 
 class CommandHost:

@@ -38,7 +38,7 @@ from sitoolkit.stores.tools import ToolManifest
 if TYPE_CHECKING:
     from sitoolkit.workspace import Workspace
 
-__all__ = ["BuildRecord", "Stage", "build_tool", "recover_builds"]
+__all__ = ["BuildRecord", "BuildsReport", "Stage", "build_tool", "build_waiting", "recover_builds"]
 
 MOST_SESSIONS = 200  # evidence is gathered from so many of the newest sessions that used the tool
 _MODEL_SCHEMA = {
@@ -78,6 +78,16 @@ class BuildRecord(Record):
     unchanged: int = 0  # recorded successes that it leaves as they were
     author: str | None = None
     confinement: dict[str, str] = Field(default_factory=dict)
+
+
+class BuildsReport(Record):
+    """What became of the friction that was fired and had no tool yet."""
+
+    builds: tuple[BuildRecord, ...] = ()
+    recovered: tuple[BuildRecord, ...] = ()  # builds that an earlier stop had cut off
+    with_tool: int = 0  # pairs of tool and mode that have a tool, or one that awaits a person
+    tried: int = 0  # pairs whose newest event was tried before
+    left: int = 0  # pairs that wait for the next run
 
 
 class _Stop(Exception):
@@ -142,6 +152,44 @@ def build_tool(ws: Workspace, event: BINEvent) -> BuildRecord:
         record = _run_stages(_Build(ws, build_id, run.id), event, evidence)
         ws.journal.append("build_ended", record.to_json(), run_id=run.id)
     return record
+
+
+def build_waiting(ws: Workspace, *, most: int = 20) -> BuildsReport:
+    """Build for the friction that was fired and has no tool: one build a pair of tool and mode, for its newest event.
+
+    >>> [build.status for build in build_waiting(ws).builds]       # doctest: +SKIP
+    ['proposed', 'refused']
+
+    Events are read from the journal, where `scan_friction` fires them. A pair that was refused is tried again when it
+    strikes in another session.
+
+    Args:
+        ws: the workspace.
+        most: builds of one run; the others wait for the next.
+    """
+    recovered = recover_builds(ws)
+    newest: dict[tuple[str, str], BINEvent] = {}
+    for entry in ws.journal.events("bin_event"):
+        data = {key: value for key, value in entry.data.items() if key in BINEvent.model_fields}
+        event = BINEvent.model_validate(data)
+        newest[event.tool, event.failure_mode] = event
+    have = {(tool.wraps, tool.failure_mode) for tool in ws.tools.list("proposed", "probationary", "stable")}
+    tried = {(done.tool, done.failure_mode, done.session_id) for done in _ended(ws).values()}
+    open_pairs = [event for pair, event in sorted(newest.items()) if pair not in have]
+    fresh = [event for event in open_pairs if (event.tool, event.failure_mode, event.session_id) not in tried]
+    if not fresh:
+        return BuildsReport(
+            recovered=tuple(recovered), with_tool=len(newest) - len(open_pairs), tried=len(open_pairs)
+        )
+    with ws.run("build_waiting", most=most):
+        builds = tuple(build_tool(ws, event) for event in fresh[:most])
+    return BuildsReport(
+        builds=builds,
+        recovered=tuple(recovered),
+        with_tool=len(newest) - len(open_pairs),
+        tried=len(open_pairs) - len(fresh),
+        left=len(fresh[most:]),
+    )
 
 
 def _run_stages(build: _Build, event: BINEvent, evidence: Evidence) -> BuildRecord:

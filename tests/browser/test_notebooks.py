@@ -15,7 +15,7 @@ from tests.browser.prepared import demo_workspace, prepare
 
 NOTEBOOKS = sorted(file.stem for file in shipped("notebooks").glob("*.ipynb"))
 CHARTS = {
-    "00_quickstart": 2, "01_capture_replay": 2, "02_pattern_distillation": 2, "03_reflection_triage": 3, "04_memory_decay": 3,
+    "00_quickstart": 2, "01_capture_replay": 2, "02_pattern_distillation": 2, "03_reflection_triage": 4, "04_memory_decay": 3,
     "05_proposal_review": 2, "06_health": 5,
 }  # fmt: skip
 ERRORS = '[data-mime-type="application/vnd.jupyter.error"], [data-mime-type="application/vnd.jupyter.stderr"]'
