@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -186,10 +187,21 @@ _OTHER_VARIABLES = {
 def workspace_path(
     path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None
 ) -> Path:
-    """The workspace folder: the argument, else `SITOOLKIT_HOME`, else `.sitoolkit` in the current folder."""
+    """The workspace folder: the argument, else `SITOOLKIT_HOME`, else `.sitoolkit` in the current folder.
+
+    Raises:
+        ConfigError: the name is empty, or holds control characters or bytes that are not UTF-8: the memory table cannot lie there.
+    """
     environ = os.environ if environ is None else environ
     chosen = path if path is not None else environ.get("SITOOLKIT_HOME") or ".sitoolkit"
-    return Path(chosen).expanduser().absolute()
+    if not os.fspath(chosen):
+        raise ConfigError("the workspace's name is empty; the current folder is written `.`")
+    folder = Path(chosen).expanduser().absolute()
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in str(folder)):
+        raise ConfigError(
+            f"the workspace's path {str(folder)!r} holds control characters or bytes that are not UTF-8; choose another folder"
+        )
+    return folder
 
 
 def load_settings(folder: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
-from sitoolkit.errors import TranscriptError
+from sitoolkit.errors import ParameterError, TranscriptError
 from sitoolkit.records import Session, digest
 from sitoolkit.transcripts.base import ReadReport, TranscriptFile
 from sitoolkit.transcripts.detect import choose, choose_folder, reader_named
@@ -39,11 +39,13 @@ def read_sessions(
     Raises:
         TranscriptError: the one file that was asked for is empty, unknown or unreadable, or nothing was found. Where
             several files are read, such a file is set aside in the report and the others go on.
-        ParameterError: no reader has the name `format`.
+        ParameterError: no reader has the name `format`, or a path is empty.
     """
     report = ReadReport() if report is None else report
     reader = reader_named(format) if format else None
     asked = [paths] if isinstance(paths, str | os.PathLike) or hasattr(paths, "read") else list(paths)
+    if "" in asked:  # an unset variable; to pathlib it is the current folder, all of which would be taken in
+        raise ParameterError("a path is empty; the current folder is written `.`")
     with ExitStack() as until_read:
         yield from _read_all([_on_disk(item, until_read) for item in asked], reader, report)
 
