@@ -94,6 +94,7 @@ def test_each_error_has_the_exit_code_of_the_contract() -> None:
         text, given = explain_error(error)
         assert given == code and text, error
     assert explain_error(KeyboardInterrupt())[1] == 130
+    assert explain_error(RuntimeError("Query interrupted"))[1] == 130  # DuckDB's answer to Ctrl+C
 
 
 def test_an_unexpected_error_is_one_line_and_debug_shows_its_trace(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from sitoolkit.errors import ConfigError, ParameterError
 from sitoolkit.redaction import seal
 from sitoolkit.stable import drop_blobs
 from sitoolkit.transcripts import read_sessions
 from sitoolkit.transcripts.base import content_text
+from sitoolkit.workspace import Workspace
 
 
 def _line(role: str, block: str) -> str:
@@ -61,3 +65,31 @@ def test_nesting_is_cut_at_a_hundred_levels_and_only_there() -> None:
 def test_parts_within_parts_keep_their_order() -> None:
     content = [{"type": "text", "text": "a"}, [["b"], {"content": [{"text": "c"}, "d"]}], "", {"output": "e"}]
     assert content_text(content) == "a\nb\nc\nd\ne"
+
+
+@pytest.mark.parametrize("name", ["new\nline", "bell\x07", "bytes\udcff"])
+def test_a_workspace_where_no_memory_can_lie_is_refused_before_anything_is_written(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(ConfigError, match="control characters or bytes that are not UTF-8"):
+        Workspace(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_path_is_not_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParameterError, match="a path is empty"):
+        list(read_sessions(["", str(tmp_path)]))
+    with pytest.raises(ConfigError, match="name is empty"):
+        Workspace("")
+
+
+@pytest.mark.parametrize(
+    ("closed", "words", "code"),
+    [(">&-", "sql 'select 1 as n' --json", 0), ("2>&-", "sql nonsense", 2), ("<&-", "capture - --json", 1)],
+)
+def test_a_closed_standard_stream_is_an_empty_one(tmp_path: Path, closed: str, words: str, code: int) -> None:
+    line = f'"{sys.executable}" -m sitoolkit.cli {words} --workspace "{tmp_path}/ws" {closed}'
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr and "fault of sitoolkit" not in done.stderr

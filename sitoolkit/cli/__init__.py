@@ -11,6 +11,7 @@ import signal
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -152,6 +153,16 @@ def _terminated(signum: int, frame: object) -> NoReturn:
     raise SystemExit(143)
 
 
+def _open_closed_streams() -> None:
+    """A standard stream that the caller closed is `None` in Python; what goes there goes nowhere, what comes is empty."""
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - lives as long as the process
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives as long as the process
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives as long as the process
+
+
 def _leave_quietly() -> None:
     """The reader (`| head`) has what it wanted; Python would complain again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -159,6 +170,7 @@ def _leave_quietly() -> None:
 
 def main() -> NoReturn:
     """Entry point of the `sitoolkit` script."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -289,12 +289,22 @@ def progress(items: Iterable[T], label: str, *, total: int | None = None) -> Ite
     yield from tqdm(items, desc=label, total=total, file=sys.stderr, leave=False, mininterval=0.2)
 
 
+def _is_interrupt(error: BaseException) -> bool:
+    """Ctrl+C, also where native code caught it and raised its own: DuckDB says `Query interrupted`."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, KeyboardInterrupt) or str(seen) == "Query interrupted":
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
 def explain_error(error: BaseException) -> tuple[str, int]:
     """What to print for an error, and the exit code that the contract gives it."""
+    if _is_interrupt(error):
+        return "stopped by Ctrl+C; what was acknowledged is kept, run the same command again to go on", 130
     if isinstance(error, SitoolkitError):
         return str(error), error.exit_code
-    if isinstance(error, KeyboardInterrupt):
-        return "stopped by Ctrl+C; what was acknowledged is kept, run the same command again to go on", 130
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
         where = f" ({error.filename})" if error.filename else ""
         return f"{error.strerror or error}{where}; free space or rights there, or pass --workspace DIR", 1
