@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from sitoolkit.models.embedders import Kind, UnitEmbedder
 
 if TYPE_CHECKING:
     import numpy as np
+    import ollama
     from numpy.typing import NDArray
 
 __all__ = ["OllamaEmbedder"]
@@ -76,6 +77,9 @@ class OllamaEmbedder(UnitEmbedder):
         self._cache = cache
         self._dim: int | None = None
         self._asked = False
+        self._client: ollama.Client | None = (
+            None  # open while `embed` runs: setting up TLS costs more than a batch
+        )
         family = model.partition(":")[0].rpartition("/")[2]
         self._prefix = next((pair for known, pair in _PREFIXES.items() if family.startswith(known)), ("", ""))
         self.floor_cosine, self.near_duplicate_cosine = next(
@@ -103,6 +107,16 @@ class OllamaEmbedder(UnitEmbedder):
             self._dim = len(self._ask(["dimension"])[0])
         return self._dim
 
+    def embed(self, texts: Sequence[str], kind: Kind = "passage") -> NDArray[np.float32]:
+        """Vectors of the texts, in their order; one connection serves all batches."""
+        timeout = self._server.answer_timeout_s if self._asked else self._server.load_timeout_s
+        with self._server.client(timeout) as client:
+            self._client = client
+            try:
+                return super().embed(texts, kind)
+            finally:
+                self._client = None
+
     def _rows(self, texts: list[str], kind: Kind) -> NDArray[np.float32]:
         import numpy as np
 
@@ -123,7 +137,7 @@ class OllamaEmbedder(UnitEmbedder):
 
         timeout = self._server.answer_timeout_s if self._asked else self._server.load_timeout_s
         try:
-            with self._server.client(timeout) as client:
+            with nullcontext(self._client) if self._client else self._server.client(timeout) as client:
                 answer = client.embed(model=self.model, input=list(texts), keep_alive=self._server.keep_alive)
         except ollama.ResponseError as fault:
             if fault.status_code == 404:
