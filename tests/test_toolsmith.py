@@ -305,9 +305,12 @@ KILLER = """
 import os, sys
 from sitoolkit.loops import toolsmith
 from sitoolkit.models.embedders import HashingEmbedder
+from sitoolkit.recipes.checks import Check
 from sitoolkit.records import BINEvent
 from sitoolkit.workspace import Workspace
 
+# What ruff and mypy say of this source is the same at every step, writes nothing, and is tested above.
+toolsmith.lint = toolsmith.type_check = lambda source: Check(name="checked above", passed=True)
 left = int(sys.argv[3])
 
 
