@@ -192,6 +192,11 @@ def _run_night(
     check: dict[str, Any] = {}
     try:
         for path, given in plan:
+            if "sources" in declared_parameters(path) and not (given.get("sources") or given.get("demo")):
+                notes.append(
+                    f"{path.stem} was not run: no transcripts were named; give PATHs or set [nightly] sources"
+                )
+                continue
             child = run_one(ws, path, given, deadline=deadline, force=force, parent=manifest.run_id)
             children.append(child)
             if child.status == "timeout":

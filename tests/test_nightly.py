@@ -337,3 +337,17 @@ def test_a_run_is_found_by_a_clear_beginning_of_its_id(tmp_path: Path) -> None:
     for unclear in (one.run_id[:10], "", "zzz"):
         with pytest.raises(NotFoundError):
             find_run(tmp_path, unclear)
+
+
+def test_a_night_without_transcripts_leaves_capture_out_and_says_so(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a notebook was started")
+
+    monkeypatch.setattr("sitoolkit.nightly.run_one", never)
+    night = run_nightly(ws, notebooks=["01_capture_replay"])
+    assert (night.status, night.exit_code) == ("nothing_to_do", 0)
+    assert night.notes == (
+        "01_capture_replay was not run: no transcripts were named; give PATHs or set [nightly] sources",
+    )
