@@ -46,20 +46,13 @@ def timeout(evidence: Evidence) -> Made | Refusal:
                 }
             },
         }
-        asks = math.ceil(duration / wait) + 1
+        asks = math.ceil(duration / most_wait) + 1
+        made = case(
+            "failure", number, failure.call, world, status=["done"], result=result, called=True, calls=1, asks_again=asks
+        )  # fmt: skip
         cases.append(
-            case(
-                "failure",
-                number,
-                failure.call,
-                world,
-                status=["done"],
-                result=result,
-                called=True,
-                calls=1,
-                asks_again=asks,
-            )
-        )
+            {**made, "extra": {"wait_s": most_wait}}
+        )  # the longest wait that the tool allows: fewer replies
     parameters = {"tool": evidence.tool, "wait_s": wait, "most_wait_s": most_wait}
     return "background", "in_background", parameters, cases
 
