@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from sitoolkit.errors import ConfigError, ParameterError
+from sitoolkit.loops.capture import capture_sessions
+from sitoolkit.models.embedders import HashingEmbedder
 from sitoolkit.redaction import seal
 from sitoolkit.stable import drop_blobs
 from sitoolkit.transcripts import read_sessions
@@ -53,6 +55,8 @@ def test_deep_nesting_costs_no_session(tmp_path: Path, args: str, result: str) -
     assert call.tool == "create_ticket"
     assert call.outcome == "success"
     assert len(call.id) > 16
+    report = capture_sessions(Workspace(tmp_path / "ws", embedder=HashingEmbedder()), read_sessions(file))
+    assert (report.calls, report.captured.written, report.captured.failed) == (1, 1, 0)
 
 
 def test_nesting_is_cut_at_a_hundred_levels_and_only_there() -> None:

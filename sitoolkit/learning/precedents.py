@@ -18,7 +18,7 @@ from sitoolkit.prompt_block import strip_recalled
 from sitoolkit.records import Category, Memory, Origin, Session, ToolInvocation, Turn
 from sitoolkit.redaction import Redactor, seal
 from sitoolkit.settings import Settings
-from sitoolkit.stable import bound, stable_text
+from sitoolkit.stable import bound, drop_blobs, stable_text
 from sitoolkit.writes import is_precedent
 
 __all__ = ["event_memory", "event_text", "find_events", "placed", "prepare", "settled"]
@@ -61,9 +61,9 @@ def _clean_turn(turn: Turn) -> Turn:
 
 
 def _clean_call(call: ToolInvocation) -> ToolInvocation:
-    update = {
-        "args": _strip_value(call.args),
-        "result": _strip_value(call.result),
+    update = {  # `drop_blobs`, which sealing does anyway, bounds the nesting before it is walked
+        "args": _strip_value(drop_blobs(call.args)),
+        "result": _strip_value(drop_blobs(call.result)),
         "error": _strip_value(call.error),
     }
     return call.model_copy(update=update)
