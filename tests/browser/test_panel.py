@@ -183,3 +183,26 @@ def test_two_panels_lose_no_decision(lab, desk):
     assert Path(ws.path).is_dir()
     watched.clean()
     page.context.close()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_panel_has_names_roles_and_contrast(lab, desk, dark):
+    from axe_playwright_python.sync_playwright import Axe
+
+    _ws, notebook = desk
+    watched = lab.open(notebook, dark=dark)
+    lab.run_all(watched)
+    page = watched.page
+    if dark:
+        page.evaluate(
+            "() => window.jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })"
+        )
+        page.wait_for_timeout(1500)
+    page.get_by_role("region", name="Proposal review").wait_for()
+    page.get_by_role("button", name="Keys ?", exact=True).click()
+    found = Axe().run(page, context=".sit-review").response["violations"]
+    told = [
+        (fault["id"], fault["impact"], [node["html"][:120] for node in fault["nodes"]][:3]) for fault in found
+    ]
+    assert [fault for fault in told if fault[1] in ("serious", "critical")] == []
+    page.context.close()
